@@ -15,12 +15,12 @@ from bolt_build.families import load
 from bolt_build.families.base import Alternative, KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.folded_runs import FoldedColumnsTile, FoldedRunsTile
+from bolt_build.families.portable.kernels.reductions.folded_runs import FoldedColumnsTile, FoldedRunsTile
 from bolt_build.graph.ir import Graph, Layout
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
-from bolt_build.graph.ops.folded_formula import FoldedFormula
+from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.reference import evaluate
 from bolt_build.planner.plan_engine import plan_engine

@@ -8,9 +8,9 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.patch_sum import PatchRowsTile
+from bolt_build.families.portable.kernels.images.patch_sum import PatchRowsTile
 from bolt_build.graph.ir import Layout, ShapeError, TensorType
-from bolt_build.graph.ops.patch_sum import PatchSum
+from bolt_build.graph.ops.images.patch_sum import PatchSum
 from bolt_build.targets import target_named
 
 H200, FAMILY = target_named("h200"), Portable()

@@ -9,8 +9,8 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, StepExpressions, TensorFormat
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.placed_rows import PlacedRowsTile
-from bolt_build.families.portable.kernels.pool_separated import SeparatedTile
+from bolt_build.families.portable.kernels.images.placed_rows import PlacedRowsTile
+from bolt_build.families.portable.kernels.images.pool_separated import SeparatedTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.images.pool_places import PoolPlaces
@@ -47,8 +47,10 @@ def test_large_windows_over_planes_are_taken_along_columns_and_then_along_rows(p
         (SPP, SeparatedTile(2, 6, 6, 13), "a block has whole planes, or rows of one"),
         (MEANS, SeparatedTile(1, 32, 16, 64), "runs of 74 elements are longer than the 44 that a thread holds"),
         (MEANS, SeparatedTile(1, 128, 32, 32), "planes of 98848 bytes are more than the 73728 of a block"),
-        (asked(pool("max", 3, 1, 2, 2), 1, 8, 16, 16), SeparatedTile(1, 16, 16, 16), "separated: windows have gaps"),
-        (asked(pool("max", 3, 1, 1), 1, 8, 16, 16, layout=Layout.CHANNELS_LAST), SeparatedTile(1, 16, 16, 16),
+        (asked(pool("max", 5, 1, 4, 2), 1, 8, 16, 16), SeparatedTile(1, 16, 16, 16), "separated: windows have gaps"),
+        (asked(pool("max", 3, 2, 1), 1, 8, 16, 16), SeparatedTile(1, 8, 8, 8),
+         "is none of its candidates"),
+        (asked(pool("max", 5, 1, 2), 1, 8, 16, 16, layout=Layout.CHANNELS_LAST), SeparatedTile(1, 16, 16, 16),
          "is none of its candidates"),
     ],
 )  # fmt: skip

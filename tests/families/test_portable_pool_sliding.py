@@ -155,7 +155,7 @@ def test_what_does_not_slide_has_a_reason() -> None:
     assert reasons(places, 2, 16, 9, 9) == ["sliding: joins values of rows, and indices go with none"]
     deep = Pool("max", (2, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
     reason = "windows go over depths too, and slide over rows and columns alone"
-    forms = ("sliding", "staged", "streamed", "separated")
+    forms = ("sliding", "staged", "streamed")
     assert reasons(deep, 2, 16, 4, 9, 9) == [f"{form}: {reason}" for form in forms]
     flat = Pool("max", (1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
     assert reasons(flat, 2, 16, 4, 9, 9) == []

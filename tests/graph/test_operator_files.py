@@ -16,7 +16,7 @@ from bolt_build.graph.ir import Array, Layout, Op, TensorType
 from bolt_build.graph.ops import importers_of, operators_of
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.formula import Formula
-from bolt_build.graph.ops.folded_formula import FoldedFormula
+from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 from bolt_build.graph.ops.lines.lines import TopElements
 from bolt_build.graph.ops.norms.row_sum import KeptRows, NormedRows, RowSum
 from bolt_build.graph.ops.products.chain import Averaged, Chain, Kept, Normed

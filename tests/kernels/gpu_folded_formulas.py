@@ -16,10 +16,14 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
-from bolt_build.families.portable.kernels.folded_runs import FoldedClusterTile, FoldedColumnsTile, FoldedRunsTile
+from bolt_build.families.portable.kernels.reductions.folded_runs import (
+    FoldedClusterTile,
+    FoldedColumnsTile,
+    FoldedRunsTile,
+)
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.formula import Formula
-from bolt_build.graph.ops.folded_formula import FoldedFormula
+from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 from bolt_build.graph.ops.lines.reduce import Reduce
 
 PORTABLE = Portable()

@@ -32,6 +32,7 @@ from bolt_build.families.portable.kernels.reductions.fold_pixels import PixelsTi
 from bolt_build.families.portable.kernels.reductions.fold_runs import RunClusterTile, RunsTile
 from bolt_build.families.portable.kernels.reductions.fold_slabs import SlabTile
 from bolt_build.graph.ir import EpilogueOp, Op
+from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.lines.lines import CumProd, CumSum, Places, TopElements
 from bolt_build.graph.ops.lines.reduce import Reduce
 
@@ -266,6 +267,8 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("slabs-last", Places(1, 1, False, True), 700, 9, dtype=DType.I8, span=3), slabs((1, 512), (2, 512))),
     (folded("slabs-integers", Reduce("min", (1,), False), 901, 5, dtype=DType.I64, span=9), slabs((1, 256),)),
     (folded("slabs-any", Reduce("max", (1,), False), 3000, 3, dtype=DType.BOOL, span=1), slabs((1, 2048),)),
+    (folded("slabs-windows", Pool("max", (5,), (5,), (0,), (0,), (1,)), 3, 57, 45), slabs((1, 512), (2, 256))),
+    (folded("slabs-means", Pool("average", (1, 4), (1, 4), (0, 0), (0, 0), (1, 1)), 2, 13, 5, 44), slabs((1, 1024),)),
     (hidden(folded("worst", Places(1, 1), 3, 11, 25)), (*columns((4, 1), (8, 3)), *pixels((256, 1)))),
     (hidden(folded("worst-of-rows", Places(2, 1), 3, 7, 101)), runs((8, 8, 1), (1, 256, 3))),
 )  # fmt: skip

@@ -13,8 +13,8 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.patch_sum import PatchRowsTile
-from bolt_build.graph.ops.patch_sum import PatchSum
+from bolt_build.families.portable.kernels.images.patch_sum import PatchRowsTile
+from bolt_build.graph.ops.images.patch_sum import PatchSum
 
 
 def _layer(

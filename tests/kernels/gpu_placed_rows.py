@@ -12,7 +12,7 @@ from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
 from bolt_build.families.portable.form import candidate_of
-from bolt_build.families.portable.kernels.placed_rows import PlacedRowsTile
+from bolt_build.families.portable.kernels.images.placed_rows import PlacedRowsTile
 from bolt_build.graph.ops.images.pool_places import PoolPlaces
 
 

@@ -16,12 +16,13 @@ from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
 from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.graph.ops.elementwise.pair_sum import PairSum
-from bolt_build.graph.ops.folded_formula import FoldedFormula
 from bolt_build.graph.ops.images.lp_pool import LpPool
+from bolt_build.graph.ops.images.patch_sum import PatchSum
 from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.images.pool_places import PoolPlaces
 from bolt_build.graph.ops.images.resample import Resample
 from bolt_build.graph.ops.images.resize import Interpolate
+from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 from bolt_build.graph.ops.lines.line import FUNCTIONS as LINES
 from bolt_build.graph.ops.lines.line import Line
 from bolt_build.graph.ops.lines.lines import CumProd, CumSum
@@ -35,7 +36,6 @@ from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Pad, Reshap
 from bolt_build.graph.ops.moves.stack import FoldDepth, Stack, UnfoldDepth
 from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.graph.ops.norms.normalization import BatchNorm, Lrn
-from bolt_build.graph.ops.patch_sum import PatchSum
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.graph.ops.products.pair_product import PairProduct

@@ -32,11 +32,11 @@ from bolt_build.families.common.stages import Reach, may_share, spreads
 from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.families.portable.kernels.elementwise.formula import joined
-from bolt_build.families.portable.kernels.folded_formula import folded
 from bolt_build.families.portable.kernels.norms.row_sum import summed
 from bolt_build.families.portable.kernels.places.places import topped
 from bolt_build.families.portable.kernels.products.placed_products import mixing
 from bolt_build.families.portable.kernels.products.squeeze import squeezed
+from bolt_build.families.portable.kernels.reductions.folded_formula import folded
 from bolt_build.families.portable.plain import DIRECT
 from bolt_build.families.portable.rule import Rule, in_single
 from bolt_build.families.portable.typed import is_computed

@@ -12,7 +12,7 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula
-from bolt_build.graph.ops.folded_formula import FoldedFormula
+from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.shape import Convert

@@ -10,10 +10,10 @@ from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.example import Data, Example, Integers
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, ShapeError
+from bolt_build.graph.ops.images.patch_sum import PatchSum
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.gather import Gather
 from bolt_build.graph.ops.moves.shape import Pad, Reshape, Transpose
-from bolt_build.graph.ops.patch_sum import PatchSum
 
 _MOST_PLACES = 1 << 24
 """Entries of the table of where each sum's parts are: 128 MiB."""

@@ -38,7 +38,7 @@ BOLT_HD inline float term_of(const Formula<Terms...>& formula, const In*... in) 
 }  // namespace bolt::portable
 
 #if defined(__CUDACC__)
-#include "bolt_portable/cuda/formula_plain.h"
+#include "bolt_portable/cuda/reductions/formula_plain.h"
 #else
 #include "bolt_portable/parallel.h"
 

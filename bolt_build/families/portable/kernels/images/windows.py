@@ -11,8 +11,7 @@ from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import bias, chain, refuse_stages
 from bolt_build.families.common.geometry import three
 from bolt_build.families.common.problems import op_operands
-from bolt_build.families.portable.kernels import placed_rows, pool_separated
-from bolt_build.families.portable.kernels.images import pool_sliding, pool_staged, stencils
+from bolt_build.families.portable.kernels.images import placed_rows, pool_separated, pool_sliding, pool_staged, stencils
 from bolt_build.families.portable.kernels.images.pool_windows import (
     channels_last,
     pool_header,
@@ -23,6 +22,7 @@ from bolt_build.families.portable.kernels.images.pool_windows import (
 from bolt_build.families.portable.kernels.lines.rows import LANES
 from bolt_build.families.portable.kernels.products import narrow_planes
 from bolt_build.families.portable.kernels.products.products import single_efficiency
+from bolt_build.families.portable.kernels.reductions import fold_slabs
 from bolt_build.families.portable.rule import (
     Layouts,
     Rule,
@@ -198,6 +198,7 @@ RULES = (
         pitched=channels_last,
         reads_apart=lambda problem: (0,) if channels_last(problem) else (),
         forms=(
+            fold_slabs.FORM,
             pool_sliding.FORM,
             pool_staged.FORM,
             pool_staged.STREAMED,

@@ -17,6 +17,8 @@ from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.portable.kernels.lines.rows import BLOCK
 from bolt_build.families.portable.typed import ctype, is_computed
 from bolt_build.families.reason import Reason
+from bolt_build.graph.ir import Layout
+from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.lines.lines import Places
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.targets import Gpu, Target
@@ -26,6 +28,8 @@ LOADS = 4
 WORD = 16
 """Bytes of one."""
 _SPACE = "bolt::portable"
+_OF_WINDOWS = {"max": "max", "average": "mean"}
+"""What a pooling does with the elements of a window that has no padding."""
 COUNTED = 2**31 - 64
 """Elements are counted in 32 bits."""
 
@@ -100,7 +104,8 @@ def reduce_mode(op: Reduce) -> str:
 
 
 def nest_for(problem: KernelProblem) -> Nest | None:
-    """Of reductions over an axis at least, and of places of one element a line; None for everything else."""
+    """Of reductions over an axis at least, of places of one element a line, and of poolings whose windows follow each
+    other along rows; None for everything else."""
     op, source = problem.op, problem.inputs[0]
     element = source.format.dtype.nbytes
     if isinstance(op, Places) and op.count == 1:
@@ -109,12 +114,25 @@ def nest_for(problem: KernelProblem) -> Nest | None:
         extent, inner = shape[place], prod(shape[place + 1 :])
         kept = merged((Loop(prod(shape[:place]), (extent * inner,)), Loop(inner, (1,))), 1)
         return Nest(kept, (Loop(extent, (inner,)),), -1, element, 16 if element == 8 else 8)
+    if isinstance(op, Pool) and windows_follow(problem):
+        count = op.kernel[-1]
+        return Nest((Loop(problem.outputs[0].type.elements, (count,)),), (Loop(count, (1,)),), -1, element, 4)
     if not isinstance(op, Reduce) or not op.axes:
         return None
     kept, reduced = reduce_loops(problem)
     channels = next((place for place, loop in enumerate(kept) if loop.fixed), -1)
     summed = 8 if op.mode == "mean" and not is_computed(problem) else element
     return Nest(kept, reduced, channels, element, 4 if is_computed(problem) else summed)
+
+
+def windows_follow(problem: KernelProblem) -> bool:
+    """Whether a pooling's windows are runs of neighbours that follow each other and are all of its input."""
+    op, source = problem.op, problem.inputs[0]
+    if not isinstance(op, Pool) or problem.epilogue or source.format.layout is not Layout.ROW:
+        return False
+    count, rows = op.kernel[-1], (*op.kernel[:-1], *op.strides[:-1])
+    bare = not any((*op.pads_begin, *op.pads_end)) and set(rows) <= {1}
+    return bare and op.strides[-1] == count > 1 and op.dilations[-1] == 1 and source.shape[-1] % count == 0
 
 
 def nest_of(problem: KernelProblem) -> Nest:
@@ -224,8 +242,9 @@ def emit_fold(
     if isinstance(op, Places):
         fold = f"{_SPACE}::PlaceFold<{boolean(op.greatest)}, {boolean(op.last)}, {stored}>"
         results = f"{_SPACE}::PlaceResults({at.outputs[0]})"
-    elif isinstance(op, Reduce) and is_computed(problem):
-        mode, out = f"{_SPACE}::{reduce_mode(op)}", COMPUTED[problem.outputs[0].format.dtype]
+    elif isinstance(op, Reduce | Pool) and is_computed(problem):
+        of = op if isinstance(op, Reduce) else Reduce(_OF_WINDOWS[op.mode], (0,))
+        mode, out = f"{_SPACE}::{reduce_mode(of)}", COMPUTED[problem.outputs[0].format.dtype]
         fold = f"{_SPACE}::FloatFold<{mode}, {stored}>"
         results = f"{_SPACE}::float_results<{mode}, {out}>({at.outputs[0]}, {nest.count}, {chain(problem, at)})"
     else:

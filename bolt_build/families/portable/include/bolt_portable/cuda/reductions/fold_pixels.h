@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "bolt_portable/cuda/cluster_totals.h"
+#include "bolt_portable/cuda/reductions/cluster_totals.h"
 #include "bolt_portable/cuda/reductions/fold.h"
 
 namespace bolt::portable {

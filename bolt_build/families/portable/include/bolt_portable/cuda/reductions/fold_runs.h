@@ -1,7 +1,7 @@
 // Reductions whose elements are runs of neighbours, wherever each begins: threads read whole words of a run.
 #pragma once
 
-#include "bolt_portable/cuda/cluster_totals.h"
+#include "bolt_portable/cuda/reductions/cluster_totals.h"
 #include "bolt_portable/cuda/reductions/fold.h"
 
 namespace bolt::portable {

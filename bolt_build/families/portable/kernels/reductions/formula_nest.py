@@ -16,7 +16,7 @@ from bolt_build.families.portable.kernels.elementwise.formula import formula_fun
 from bolt_build.families.portable.kernels.reductions.folds import reduce_mode
 from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.folded_formula import FoldedFormula
+from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 
 _SPACE = "bolt::portable"
 
@@ -29,6 +29,11 @@ class FormulaNest:
     kept: tuple[Loop, ...]
     folded: tuple[Loop, ...]
     channels: int
+
+    @property
+    def even(self) -> bool:
+        """Whether eight neighbours of each tensor begin with a word, if the tensors do."""
+        return all(step in (0, 1) or step % 8 == 0 for loop in (*self.kept, *self.folded) for step in loop.steps)
 
     @property
     def results(self) -> int:
@@ -125,7 +130,7 @@ def emit_form(
         f"{fold_struct(problem, nest_of(problem))}, {function_of(problem)}, {blocks}, {results_of(problem, at)}, "
         f"{pointers(problem, at)});"
     )
-    header = f"bolt_portable/cuda/{function}.h"
+    header = f"bolt_portable/cuda/reductions/{function}.h"
     if blocks == 1:
         return StepCode((header,), None, "", call)
     return StepCode((header,), f"{_SPACE}::SharedTotals", str(4 * totals), call, counts=True)

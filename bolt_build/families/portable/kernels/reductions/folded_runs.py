@@ -13,10 +13,10 @@ from bolt_build.families.common.blocks import beside
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.elementwise.formula import formula_work
-from bolt_build.families.portable.kernels.formula_nest import FormulaNest, emit_form, given, nest_of, op_of
 from bolt_build.families.portable.kernels.lines.rows import BLOCK, WARP
 from bolt_build.families.portable.kernels.reductions.fold_runs import CLUSTERS, MEETS, MOST_SHARED
 from bolt_build.families.portable.kernels.reductions.folds import refuse_blocks, shares
+from bolt_build.families.portable.kernels.reductions.formula_nest import FormulaNest, emit_form, given, nest_of, op_of
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -27,9 +27,10 @@ RUN_THREADS = (1, 2, 4, 8, 16, WARP)
 COLUMN_THREADS = (1, 2, 4, 8, 16, 32, 64, 128, BLOCK)
 
 
-def loads_of(inputs: int) -> int:
+def loads_of(nest: FormulaNest) -> int:
     """Eights of each tensor that a thread asks for at once."""
-    return 4 if inputs < 2 else 2 if inputs < 4 else 1
+    inputs = len(nest.folded[-1].steps)
+    return (2 if nest.even else 1) * (4 if inputs < 2 else 2 if inputs < 4 else 1)
 
 
 def _near(problem: KernelProblem, steps: tuple[int, ...]) -> int:
@@ -62,8 +63,7 @@ class FoldedRunsTile(NumberTile):
 
     def items(self, nest: FormulaNest) -> int:
         """Pieces of a result."""
-        inputs = len(nest.folded[-1].steps)
-        pieces = ceil(nest.folded[-1].extent / (OCTET * self.across * loads_of(inputs)))
+        pieces = ceil(nest.folded[-1].extent / (OCTET * self.across * loads_of(nest)))
         return pieces * prod(loop.extent for loop in nest.folded[:-1])
 
     def tiles(self, nest: FormulaNest) -> int:
@@ -149,7 +149,7 @@ def _eights(problem: KernelProblem, loop_steps: tuple[int, ...], across: int) ->
     read neighbours."""
     formula = op_of(problem).formula
     own = nbytes = 0.0
-    even = _is_even(problem)
+    even = nest_of(problem).even
     for operand, step in zip(given(problem), loop_steps, strict=True):
         size = operand.format.dtype.nbytes
         if step == 1:
@@ -162,13 +162,6 @@ def _eights(problem: KernelProblem, loop_steps: tuple[int, ...], across: int) ->
     return own + OCTET * (_STEP * (len(formula.terms) + 1) + work) + _ITEM, nbytes
 
 
-def _is_even(problem: KernelProblem) -> bool:
-    """Whether eight neighbours of each tensor begin with a word, if the tensors do."""
-    nest = nest_of(problem)
-    loops = (*nest.kept, *nest.folded)
-    return all(step in (0, 1) or step % OCTET == 0 for loop in loops for step in loop.steps)
-
-
 def _seconds_of(
     problem: KernelProblem, target: Target, blocks: int, rounds: int, used: float, instructions: float, joins: int
 ) -> float:
@@ -177,7 +170,7 @@ def _seconds_of(
     gpu, nest = target.gpu, nest_of(problem)
     assert gpu is not None, "folds are for GPUs"
     inner = nest.folded[-1].steps if neighbours_are_folded(problem) else nest.kept[-1].steps
-    asked = max(_eights(problem, inner, 1)[1], 2.0) * loads_of(len(inner))
+    asked = max(_eights(problem, inner, 1)[1], 2.0) * loads_of(nest)
     resident = min(beside(BLOCK, _REGISTERS, 8 << 10, gpu), blocks / gpu.sms)
     reached = min(_REACHED, resident * BLOCK * asked * used * gpu.sms / (_WAIT * target.bandwidth))
     issue = instructions / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
@@ -188,7 +181,7 @@ def _seconds_of(
 
 def _seconds_of_runs(problem: KernelProblem, tile: FoldedRunsTile, target: Target) -> float:
     nest = nest_of(problem)
-    loads = loads_of(len(nest.folded[-1].steps))
+    loads = loads_of(nest)
     rounds = ceil(ceil(tile.items(nest) / tile.blocks) / (tile.threads // tile.across))
     each, _ = _eights(problem, nest.folded[-1].steps, tile.across)
     threads = nest.results * tile.blocks * tile.threads
@@ -203,7 +196,7 @@ def _seconds_of_runs(problem: KernelProblem, tile: FoldedRunsTile, target: Targe
 def _seconds_of_columns(problem: KernelProblem, tile: FoldedColumnsTile, target: Target) -> float:
     nest = nest_of(problem)
     columns, steps = nest.kept[-1].extent, nest.kept[-1].steps
-    loads = loads_of(len(steps))
+    loads = loads_of(nest)
     rounds = ceil(ceil(nest.count / tile.blocks) / (tile.parts * loads))
     each, _ = _eights(problem, steps, tile.across)
     blocks = tile.tiles(nest) * tile.blocks
@@ -260,7 +253,7 @@ def _seconds_of_clusters(problem: KernelProblem, tile: FoldedClusterTile, target
 def _emit_clusters(problem: KernelProblem, tile: FoldedClusterTile, at: StepExpressions) -> StepCode:
     steps = nest_of(problem).folded[-1].steps
     code = emit_form(problem, at, "formula_run_clusters", (tile.across, tile.cluster), steps, 1, 0)
-    return replace(code, includes=("bolt_portable/cuda/formula_runs.h",))
+    return replace(code, includes=("bolt_portable/cuda/reductions/formula_runs.h",))
 
 
 def _emit_runs(problem: KernelProblem, tile: FoldedRunsTile, at: StepExpressions) -> StepCode:

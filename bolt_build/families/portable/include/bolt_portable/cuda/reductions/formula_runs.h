@@ -1,19 +1,20 @@
 // Reductions of elementwise functions over neighbours: threads take eight of a run of each tensor at a time.
 #pragma once
 
-#include "bolt_portable/cuda/cluster_totals.h"
-#include "bolt_portable/cuda/formula_sides.h"
+#include "bolt_portable/cuda/reductions/cluster_totals.h"
+#include "bolt_portable/cuda/reductions/formula_sides.h"
 
 namespace bolt::portable {
 
 /// `threads` threads have a result, of which `across` take a run side by side, `loads` times eight elements each at once. A longer
-/// run is several pieces. Blocks that share a result are a cluster, or leave totals for the last of them.
-template <int across, int threads, int cluster, typename Mode, typename Function, typename Results, typename... Of>
+/// run is several pieces. `even`: eights begin with words in all tensors. Blocks that share a result are a cluster, or leave totals
+/// for the last of them.
+template <int across, int threads, int cluster, bool even, typename Mode, typename Function, typename Results, typename... Of>
 struct FormulaRuns {
   using Sides = FormulaSides<Function, Of...>;
   using Fold = FloatFold<Mode, float>;
   static constexpr int inputs = sizeof...(Of), groups = threads / across, together = block_threads / threads;
-  static constexpr int loads = inputs < 2 ? 4 : inputs < 4 ? 2 : 1;
+  static constexpr int loads = octets_at_once(inputs, even);
   static constexpr Index piece = across * loads * octet;
   static_assert(cluster == 1 || threads == block_threads);
 
@@ -23,7 +24,6 @@ struct FormulaRuns {
   Walk<inputs> runs;
   Divisor pieces, sharing;
   std::uint32_t length, results, items, share;  ///< items are pieces of a result; `share` of them a block's
-  bool even;                                    ///< all that is read of runs begins with words
   SharedResults<float> shared;
   Results put;
 
@@ -35,12 +35,8 @@ struct FormulaRuns {
     if (own < results) {
       kept.go(own, start);
       const std::uint32_t end = min((part + 1) * share, items);
-      for (std::uint32_t item = part * share + threadIdx.x % threads / across; item < end; item += groups) {
-        if (even)
-          take<true>(item, start, total);
-        else
-          take<false>(item, start, total);
-      }
+      for (std::uint32_t item = part * share + threadIdx.x % threads / across; item < end; item += groups)
+        take(item, start, total);
     }
     if constexpr (threads > 32) {
       total = joined_block<Fold>(total);
@@ -62,7 +58,6 @@ struct FormulaRuns {
   }
 
  private:
-  template <bool words>
   __device__ void take(std::uint32_t item, const Index (&start)[inputs + 1], float& total) const {
     const std::uint32_t run = pieces.quotient(item), part = item - run * pieces.by;
     Index at[inputs];
@@ -74,32 +69,30 @@ struct FormulaRuns {
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
       const std::uint32_t place = first + k * across * octet;
-      if (place < length) sides.template ask<words, 0>(at, place, min(length - place, octet), asked[k]);
+      if (place < length) sides.template ask<even, 0>(at, place, min(length - place, octet), asked[k]);
     }
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
       const std::uint32_t place = first + k * across * octet;
       if (place >= length) break;
       const int many = min(length - place, octet);
-      sides.template each<words, 0>(function, at, place, asked[k], [&](int i, float number) {
+      sides.template each<even, 0>(function, at, place, asked[k], [&](int i, float number) {
         if (i < many) total = Mode::step(total, number);
       });
     }
   }
 };
 
-/// The blocks of a reduction of `function` of tensors of types and ways `Of`, `blocks` of each result that all threads of one have.
-template <typename Runs, typename... Of, typename Function, typename Results, typename... Pointers>
-Runs formula_runs_of(const FormulaFold<sizeof...(Of)>& p, const Function& function, Index blocks,
-                     const SharedResults<float>& shared, const Results& put, Pointers... inputs) {
+/// The blocks of a reduction of `function` of tensors, `blocks` of each result that all threads of one have.
+template <typename Runs, typename Function, typename Sides, typename Results>
+Runs formula_runs_of(const FormulaFold<Runs::inputs>& p, const Function& function, const Sides& sides, Index blocks,
+                     const SharedResults<float>& shared, const Results& put) {
   constexpr Index piece = Runs::piece;
-  bool even = true;
-  const auto sides = sides_from<Function, 0, Of...>(p, true, even, inputs...);
   const auto runs = folded_places(p, 1);
   const Index length = p.folded[p.folded_rank - 1], pieces = (length + piece - 1) / piece;
   const Index items = runs.items * pieces, share = (items + blocks - 1) / blocks;
   return Runs{function, sides, kept_walk(p, 0), runs, Divisor(pieces), Divisor(blocks), counted(length, "reduction"),
-              counted(p.results(), "reduction"), counted(items, "reduction"), counted(share, "reduction"), even, shared, put};
+              counted(p.results(), "reduction"), counted(items, "reduction"), counted(share, "reduction"), shared, put};
 }
 
 /// `Mode` of `function` of tensors of types and ways `Of`, whose innermost folded axis is a run. `blocks` blocks share a result:
@@ -107,24 +100,35 @@ Runs formula_runs_of(const FormulaFold<sizeof...(Of)>& p, const Function& functi
 template <int across, int threads, typename Mode, typename... Of, typename Function, typename Results, typename... Pointers>
 void formula_runs(const Run& r, const FormulaFold<sizeof...(Of)>& p, const Function& function, Index blocks, const Results& put,
                   Pointers... inputs) {
-  using Runs = FormulaRuns<across, threads, 1, Mode, Function, Results, Of...>;
-  const Index tiles = (p.results() + Runs::together - 1) / Runs::together;
-  const auto shared = shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks));
-  launch_blocks(r, tiles * blocks, formula_runs_of<Runs, Of...>(p, function, blocks, shared, put, inputs...), "reduction");
+  bool begins = true;
+  const auto sides = sides_from<Function, 0, Of...>(p, true, begins, inputs...);
+  const auto launch = [&](auto even) {
+    using Runs = FormulaRuns<across, threads, 1, decltype(even)::value, Mode, Function, Results, Of...>;
+    const Index tiles = (p.results() + Runs::together - 1) / Runs::together;
+    const auto shared = shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks));
+    launch_blocks<block_threads, formula_resident>(
+        r, tiles * blocks, formula_runs_of<Runs>(p, function, sides, blocks, shared, put), "reduction");
+  };
+  begins ? launch(std::true_type()) : launch(std::false_type());
 }
 
 /// The same by clusters of `cluster` blocks a result, which read each other's totals.
 template <int across, int cluster, typename Mode, typename... Of, typename Function, typename Results, typename... Pointers>
 void formula_run_clusters(const Run& r, const FormulaFold<sizeof...(Of)>& p, const Function& function, Index, const Results& put,
                           Pointers... inputs) {
-  using Runs = FormulaRuns<across, block_threads, cluster, Mode, Function, Results, Of...>;
-  Launch how{.blocks = counted(p.results() * cluster, "reduction"), .threads = block_threads};
-  how.overlap = r.overlap;
-  how.cluster = cluster;
-  how.stream = r.stream;
-  const SharedResults<float> none{1, nullptr, nullptr};
-  queue("reduction", how, blocks_kernel<block_threads, 1, Runs>,
-        formula_runs_of<Runs, Of...>(p, function, cluster, none, put, inputs...));
+  bool begins = true;
+  const auto sides = sides_from<Function, 0, Of...>(p, true, begins, inputs...);
+  const auto launch = [&](auto even) {
+    using Runs = FormulaRuns<across, block_threads, cluster, decltype(even)::value, Mode, Function, Results, Of...>;
+    Launch how{.blocks = counted(p.results() * cluster, "reduction"), .threads = block_threads};
+    how.overlap = r.overlap;
+    how.cluster = cluster;
+    how.stream = r.stream;
+    const SharedResults<float> none{1, nullptr, nullptr};
+    queue("reduction", how, blocks_kernel<block_threads, formula_resident, Runs>,
+          formula_runs_of<Runs>(p, function, sides, cluster, none, put));
+  };
+  begins ? launch(std::true_type()) : launch(std::false_type());
 }
 
 }  // namespace bolt::portable

@@ -2,12 +2,17 @@
 // element, or elements that lie apart.
 #pragma once
 
-#include "bolt_portable/cuda/formula_plain.h"
+#include "bolt_portable/cuda/reductions/formula_plain.h"
 
 namespace bolt::portable {
 
 /// Elements of a tensor that a thread takes together.
 constexpr int octet = 8;
+
+/// Blocks of a multiprocessor that kernels of formulas are compiled for.
+constexpr int formula_resident = 4;
+/// How often a thread asks for eight elements of each of so many tensors before it uses any. `even`: these begin with words.
+constexpr int octets_at_once(int inputs, bool even) { return (even ? 2 : 1) * (inputs < 2 ? 4 : inputs < 4 ? 2 : 1); }
 
 enum class Along { alike, near, apart };
 

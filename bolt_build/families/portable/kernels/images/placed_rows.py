@@ -97,7 +97,7 @@ def _emit(problem: KernelProblem, tile: PlacedRowsTile, at: StepExpressions) -> 
     arguments = f"{pool_parameters(problem, op)}, {len(op.kernel)}, {boolean(op.column_major)}"
     stored = ctype(problem.inputs[0].format.dtype)
     call = f"bolt::portable::placed_rows<{stored}, {how}>(r, {arguments}, {at.inputs[0]}, {at.outputs[0]});"
-    return StepCode(("bolt_portable/cuda/placed_rows.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/images/placed_rows.h",), None, "", call)
 
 
 FORM: Form[PlacedRowsTile] = Form("rows", _serves, _refuse, _tiles, _refuse_tile, _seconds, PlacedRowsTile.read, _emit)

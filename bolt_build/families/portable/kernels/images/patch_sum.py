@@ -15,7 +15,7 @@ from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, row_major
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.patch_sum import PatchSum
+from bolt_build.graph.ops.images.patch_sum import PatchSum
 from bolt_build.targets import Gpu, Target
 
 _WIDE, _STRIDE = 8, 4
@@ -119,7 +119,7 @@ def _emit_rows(problem: KernelProblem, tile: PatchRowsTile, at: StepExpressions)
         f"bolt::portable::patch_rows<{_types(problem)}, {how}>(r, {_patches(problem)}, {at.inputs[0]}, "
         f"{at.outputs[0]});"
     )
-    return StepCode(("bolt_portable/cuda/patch_rows.h",), None, "", call)
+    return StepCode(("bolt_portable/cuda/images/patch_rows.h",), None, "", call)
 
 
 _ROWS: Form[PatchRowsTile] = Form(

@@ -13,8 +13,9 @@ from bolt_build.families.common.epilogue import chain, refuse_stages
 from bolt_build.families.common.functors import ACTIVATIONS, BINARIES
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import problem_of
-from bolt_build.families.portable.kernels import folded_runs
-from bolt_build.families.portable.kernels.formula_nest import (
+from bolt_build.families.portable.kernels.reductions import folded_runs
+from bolt_build.families.portable.kernels.reductions.folds import COUNTED
+from bolt_build.families.portable.kernels.reductions.formula_nest import (
     fold_struct,
     function_of,
     given,
@@ -23,13 +24,12 @@ from bolt_build.families.portable.kernels.formula_nest import (
     op_of,
     pointers,
 )
-from bolt_build.families.portable.kernels.reductions.folds import COUNTED
 from bolt_build.families.portable.rule import Layouts, Rule, computed_only, same_layouts
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import EpilogueOp, Graph, Layout, Node, TensorType
 from bolt_build.graph.ops.elementwise.activation import Activation
-from bolt_build.graph.ops.folded_formula import FoldedFormula
+from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 from bolt_build.graph.patterns.formulas import FoundFormula, folded_from
 from bolt_build.targets import Target
 

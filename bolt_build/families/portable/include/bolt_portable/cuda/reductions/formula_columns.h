@@ -1,18 +1,19 @@
 // Reductions of elementwise functions whose results are neighbours: threads have eight results side by side.
 #pragma once
 
-#include "bolt_portable/cuda/formula_sides.h"
+#include "bolt_portable/cuda/reductions/formula_sides.h"
 
 namespace bolt::portable {
 
 /// `across` threads have eight results each that lie side by side, and `parts` threads share these. A row of results is cut in
-/// eights, the last of which may be only a part. Blocks that share results leave totals for the last of them.
-template <int across, typename Mode, typename Function, typename Results, typename... Of>
+/// eights, the last of which may be only a part. `even`: these begin with words in all tensors. Blocks that share results leave
+/// totals for the last of them.
+template <int across, bool even, typename Mode, typename Function, typename Results, typename... Of>
 struct FormulaColumns {
   using Sides = FormulaSides<Function, Of...>;
   using Fold = FloatFold<Mode, float>;
   static constexpr int inputs = sizeof...(Of), parts = block_threads / across;
-  static constexpr int loads = inputs < 2 ? 4 : inputs < 4 ? 2 : 1;
+  static constexpr int loads = octets_at_once(inputs, even);
   static constexpr std::uint32_t slots = across * octet;
   static constexpr int groups = slots < block_threads ? block_threads / slots : 1;  ///< that join what blocks have left
 
@@ -22,7 +23,7 @@ struct FormulaColumns {
   Walk<inputs> folded;
   Divisor pieces, sharing;
   std::uint32_t columns, items, count, share;  ///< eights of results; folded elements, and those of a block
-  bool even, along;                            ///< all that is read begins with words; columns are channels
+  bool along;                                  ///< columns are channels
   SharedResults<float> shared;
   Results put;
 
@@ -39,10 +40,7 @@ struct FormulaColumns {
       rows.go(row, start);
       const std::uint32_t first = split * share + part, end = min((split + 1) * share, count);
       const int many = min(octet, columns - column);
-      if (even)
-        take<true>(start, column, many, first, end, total);
-      else
-        take<false>(start, column, many, first, end, total);
+      take(start, column, many, first, end, total);
     }
 #pragma unroll
     for (int i = 0; i < octet; ++i) found[part][lane * octet + i] = total[i];
@@ -72,7 +70,6 @@ struct FormulaColumns {
   }
 
   /// Takes folded element `first` and every `parts`-th behind it into totals of the columns from `column` on.
-  template <bool words>
   __device__ void take(const Index (&start)[inputs + 1], std::uint32_t column, int many, std::uint32_t first, std::uint32_t end,
                        float (&total)[octet]) const {
     for (; first < end; first += parts * loads) {
@@ -84,12 +81,12 @@ struct FormulaColumns {
 #pragma unroll
         for (int i = 0; i < inputs; ++i) at[k][i] = start[i];
         folded.go(first + k * parts, at[k]);
-        sides.template ask<words, 0>(at[k], column, many, asked[k]);
+        sides.template ask<even, 0>(at[k], column, many, asked[k]);
       }
 #pragma unroll
       for (int k = 0; k < loads; ++k) {
         if (first + k * parts >= end) continue;
-        sides.template each<words, 0>(function, at[k], column, asked[k],
+        sides.template each<even, 0>(function, at[k], column, asked[k],
                                       [&](int i, float number) { total[i] = Mode::step(total[i], number); });
       }
     }
@@ -110,19 +107,23 @@ struct FormulaColumns {
 template <int across, typename Mode, typename... Of, typename Function, typename Results, typename... Pointers>
 void formula_columns(const Run& r, const FormulaFold<sizeof...(Of)>& p, const Function& function, Index blocks,
                      const Results& put, Pointers... inputs) {
-  using Columns = FormulaColumns<across, Mode, Function, Results, Of...>;
-  bool even = true;
-  const auto sides = sides_from<Function, 0, Of...>(p, false, even, inputs...);
+  bool begins = true;
+  const auto sides = sides_from<Function, 0, Of...>(p, false, begins, inputs...);
   const auto rows = kept_walk(p, 1);
   const auto folded = folded_places(p, 0);
   const Index columns = p.kept[p.kept_rank - 1], pieces = (columns + octet - 1) / octet, items = rows.items * pieces;
   const Index count = folded.items, share = (count + blocks - 1) / blocks, tiles = (items + across - 1) / across;
-  launch_blocks(r, tiles * blocks,
-                Columns{function, sides, rows, folded, Divisor(pieces), Divisor(blocks), counted(columns, "reduction"),
-                        counted(items, "reduction"), counted(count, "reduction"), counted(share, "reduction"), even,
-                        p.channel_axis == p.kept_rank - 1, shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks)),
-                        put},
-                "reduction");
+  const auto shared = shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks));
+  const auto launch = [&](auto even) {
+    using Columns = FormulaColumns<across, decltype(even)::value, Mode, Function, Results, Of...>;
+    launch_blocks<block_threads, formula_resident>(
+        r, tiles * blocks,
+        Columns{function, sides, rows, folded, Divisor(pieces), Divisor(blocks), counted(columns, "reduction"),
+                counted(items, "reduction"), counted(count, "reduction"), counted(share, "reduction"),
+                p.channel_axis == p.kept_rank - 1, shared, put},
+        "reduction");
+  };
+  begins ? launch(std::true_type()) : launch(std::false_type());
 }
 
 }  // namespace bolt::portable

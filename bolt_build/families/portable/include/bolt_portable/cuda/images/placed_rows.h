@@ -20,6 +20,7 @@ struct PlacedRows {
   Divisor pieces, down, deeper;
   Index plane, steps[3];
   std::int64_t* out;
+  bool pairs;  ///< two places are a whole access
 
   /// Elements that windows share of one row.
   struct Row {
@@ -53,9 +54,18 @@ struct PlacedRows {
         if (there[j]) take(row[j], left, (i * high + j) * wide, most, best);
     }
     const std::uint32_t to = rows * p.out[2] + x;
+    std::int64_t found[each];
 #pragma unroll
-    for (int own = 0; own < each; ++own)
-      if (x + own < p.out[2]) out[to + own] = place(image, front, top, left + own * stride, best[own]);
+    for (int own = 0; own < each; ++own) found[own] = place(image, front, top, left + own * stride, best[own]);
+    if (each > 1 && pairs) {
+#pragma unroll
+      for (int own = 0; own < each; own += 2)
+        if (x + own < p.out[2]) *reinterpret_cast<longlong2*>(out + to + own) = longlong2{found[own], found[own + (each > 1)]};
+    } else {
+#pragma unroll
+      for (int own = 0; own < each; ++own)
+        if (x + own < p.out[2]) out[to + own] = found[own];
+    }
   }
 
  private:
@@ -121,7 +131,8 @@ void placed_rows(const Run& r, const Pool& p, int axes, bool column_major, const
   if (items == 0) return;
   PlacedRows<T, deep, high, wide, stride, each> rows{
       Granules<T>(input, images * plane, "pooling"), p, Divisor(pieces), Divisor(p.out[1]), Divisor(p.out[0]), plane,
-      {Index{p.in[1]} * p.in[2], p.in[2], 1}, static_cast<std::int64_t*>(output)};
+      {Index{p.in[1]} * p.in[2], p.in[2], 1}, static_cast<std::int64_t*>(output),
+      p.out[2] % 2 == 0 && reinterpret_cast<std::uintptr_t>(output) % 16 == 0};
   if (column_major) {
     Index step = 1;
     for (int axis = 3 - axes; axis < 3; ++axis) {
