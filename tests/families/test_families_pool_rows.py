@@ -43,15 +43,19 @@ def test_large_windows_over_planes_are_taken_along_columns_and_then_along_rows(p
 @pytest.mark.parametrize(
     ("problem", "tile", "reason"),
     [
-        (SPP, SeparatedTile(32, 13, 13, 13), None),
-        (SPP, SeparatedTile(2, 6, 6, 13), "a block has whole planes, or rows of one"),
-        (MEANS, SeparatedTile(1, 32, 16, 64), "runs of 74 elements are longer than the 44 that a thread holds"),
-        (MEANS, SeparatedTile(1, 128, 32, 32), "planes of 98848 bytes are more than the 73728 of a block"),
-        (asked(pool("max", 5, 1, 4, 2), 1, 8, 16, 16), SeparatedTile(1, 16, 16, 16), "separated: windows have gaps"),
-        (asked(pool("max", 3, 2, 1), 1, 8, 16, 16), SeparatedTile(1, 8, 8, 8),
+        (SPP, SeparatedTile(32, 13, 13, 13, 1), None),
+        (SPP, SeparatedTile(2, 6, 6, 13, 1), "a block has whole planes, or rows of one"),
+        (MEANS, SeparatedTile(1, 32, 16, 64, 1), "runs of 74 elements are longer than the 44 that a thread holds"),
+        (MEANS, SeparatedTile(1, 128, 32, 32, 1), "planes of 98848 bytes are more than the 73728 of a block"),
+        (asked(pool("max", 5, 1, 4, 2), 1, 8, 16, 16), SeparatedTile(1, 16, 16, 16, 1), "separated: windows have gaps"),
+        (asked(pool("max", 3, 2, 1), 1, 8, 16, 16), SeparatedTile(1, 8, 8, 8, 1),
          "is none of its candidates"),
-        (asked(pool("max", 5, 1, 2), 1, 8, 16, 16, layout=Layout.CHANNELS_LAST), SeparatedTile(1, 16, 16, 16),
-         "is none of its candidates"),
+        (asked(pool("max", 5, 1, 2), 1, 8, 16, 16, layout=Layout.CHANNELS_LAST), SeparatedTile(1, 16, 16, 16, 1),
+         "parts of 1 channels are no whole words of 8"),
+        (asked(pool("max", 5, 1, 2), 1, 12, 16, 16, layout=Layout.CHANNELS_LAST), SeparatedTile(1, 16, 16, 16, 4),
+         "separated: 12 channels are no multiple of 8"),
+        (asked(pool("max", 5, 1, 2), 1, 24, 16, 16, layout=Layout.CHANNELS_LAST), SeparatedTile(1, 16, 16, 16, 8),
+         None),
     ],
 )  # fmt: skip
 def test_what_no_kernel_takes_apart_is_refused(problem: KernelProblem, tile: SeparatedTile, reason: str | None) -> None:
@@ -61,10 +65,10 @@ def test_what_no_kernel_takes_apart_is_refused(problem: KernelProblem, tile: Sep
 
 
 def test_the_compiler_knows_both_axes() -> None:
-    code = FAMILY.emit(SPP, candidate_of("portable", "separated", SeparatedTile(32, 13, 13, 7)), H200, AT)
+    code = FAMILY.emit(SPP, candidate_of("portable", "separated", SeparatedTile(32, 13, 13, 7, 1)), H200, AT)
     assert code.call.startswith(
         f"{SPACE}::pool_separated<{SPACE}::PoolMax, {SPACE}::f16, {SPACE}::f16, "
-        f"{SPACE}::RunAxis<13, 13, 13, 1, 6, 13>, {SPACE}::RunAxis<13, 13, 13, 1, 6, 7>, 32, 13>(r, {SPACE}::Pool{{"
+        f"{SPACE}::RunAxis<13, 13, 13, 1, 6, 13>, {SPACE}::RunAxis<13, 13, 13, 1, 6, 7>, 32, 13, 1, 1>(r, "
     )
 
 

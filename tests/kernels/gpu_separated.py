@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from families_harness import Layer
 from gpu_harness import TARGET, Trial, trials_of
 from gpu_pools import PORTABLE, pooled, windows
 
@@ -15,7 +16,7 @@ from bolt_build.families.portable.kernels.images.pool_separated import Separated
 from bolt_build.graph.ops.images.lp_pool import LpPool
 from bolt_build.graph.ops.images.pool import Pool
 
-LAYERS = (
+LAYERS: tuple[tuple[Layer, tuple[tuple[int, ...], ...]], ...] = (
     (pooled("apart-max-5", windows("max", 5, 1, 2), 2, 5, 20, 19), ((3, 20, 20, 19), (1, 8, 4, 10), (4, 20, 7, 7))),
     (pooled("apart-max-13", windows("max", 13, 1, 6), 1, 7, 13, 13), ((2, 13, 13, 13), (8, 13, 5, 7))),
     (pooled("apart-average", windows("average", 5, 1, 2), 2, 3, 17, 23), ((2, 17, 9, 12), (1, 5, 3, 8))),
@@ -29,6 +30,10 @@ LAYERS = (
     (pooled("apart-norm", LpPool(3, (7, 7), (7, 7), (0, 0), (0, 0), (1, 1)), 1, 5, 28, 28), ((2, 4, 4, 4),)),
     (pooled("apart-flat", Pool("max", (1, 5, 5), (1, 1, 1), (0, 2, 2), (0, 2, 2), (1, 1, 1)), 1, 2, 3, 7, 9),
      ((4, 7, 7, 9),)),
+    (pooled("apart-last-max-5", windows("max", 5, 1, 2), 2, 48, 9, 11), ((1, 9, 9, 11, 16), (1, 4, 4, 6, 24))),
+    (pooled("apart-last-max-9", windows("max", 9, 1, 4), 2, 40, 13, 13), ((1, 13, 13, 13, 8), (1, 13, 5, 7, 40))),
+    (pooled("apart-last-average", windows("average", 5, 2, 2, ceil_mode=True), 1, 24, 15, 12),
+     ((1, 8, 4, 7, 8), (1, 3, 3, 4, 24))),
 )  # fmt: skip
 
 
@@ -39,10 +44,11 @@ def separated_pools() -> list[Trial]:
         single = replace(layer, precision=DType.F32, tolerance=2e-6)
         for of, cut in ((layer, tiles), (single, tiles[:1])):
             for trial in trials_of(of, "portable"):
-                if trial.step.problem.outputs[0].format.layout is not Layout.ROW:
+                last = trial.step.problem.outputs[0].format.layout is Layout.CHANNELS_LAST
+                if last != (len(cut[0]) > 4):
                     continue
                 for tile in cut:
-                    candidate = candidate_of("portable", "separated", SeparatedTile(*tile))
+                    candidate = candidate_of("portable", "separated", SeparatedTile(*tile, *(1,) * (5 - len(tile))))
                     if (reason := PORTABLE.refuse(trial.step.problem, candidate, TARGET)) is not None:
                         raise ValueError(f"{layer.label}: {reason}")
                     found.append(replace(trial, candidate=candidate))

@@ -13,8 +13,13 @@ from bolt_build.families.common.blocks import beside
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.images.pool_sliding import refuse_windows_that_slide
-from bolt_build.families.portable.kernels.images.pool_staged import refuse_whole_windows, serves_planes
-from bolt_build.families.portable.kernels.images.pool_windows import pool_header, pool_parameters, pool_types
+from bolt_build.families.portable.kernels.images.pool_staged import refuse_whole_windows
+from bolt_build.families.portable.kernels.images.pool_windows import (
+    channels_last,
+    pool_header,
+    pool_parameters,
+    pool_types,
+)
 from bolt_build.families.portable.kernels.lines.rows import BLOCK
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
@@ -24,6 +29,8 @@ from bolt_build.targets import Gpu, Target
 
 _LEAST = 5
 """Cells of a window along an axis: an H200 took smaller ones faster in other kernels."""
+_WORD_CHANNELS, _SLICES = 8, (8, 16, 24, 32, 40, 48, 64, 96)
+"""Channels that are whole words in any type, and parts of channels that are tried."""
 _SPAN = 44
 """Elements of a run that a thread has in registers at most."""
 _SHARED = 72 << 10
@@ -57,7 +64,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class PlanesToSeparate:
-    """`many` planes of elements of `given` bytes, whose results have `stored`; and whether results are averages."""
+    """`many` planes of elements of `given` bytes, whose results have `stored`; whether results are averages; and
+    channels that lie last, 1 of planes of one."""
 
     many: int
     high: Axis
@@ -65,17 +73,19 @@ class PlanesToSeparate:
     given: int
     stored: int
     averages: bool
+    channels: int
 
 
 @dataclass(frozen=True)
 class SeparatedTile(NumberTile):
-    """A block has `planes` whole planes, or `strip` rows of results of one; a thread `tall` results of a column, and
-    `long` ones of a row."""
+    """A block has `planes` whole planes, or `strip` rows of results of one, and of channels that lie last `slice`; a
+    thread `tall` results of a column, and `long` ones of a row."""
 
     planes: int
     strip: int
     tall: int
     long: int
+    slice: int
 
     def rows_given(self, of: PlanesToSeparate) -> int:
         return of.high.given if self.strip >= of.high.made else of.high.span(self.strip)
@@ -85,15 +95,15 @@ class SeparatedTile(NumberTile):
 
     def words(self, of: PlanesToSeparate) -> int:
         """Of the input or of results, whichever are more."""
-        given = self.planes * self.rows_given(of) * of.wide.given * of.given
-        made = self.planes * self.rows_made(of) * of.wide.made * of.stored
+        given = self.planes * self.rows_given(of) * of.wide.given * self.slice * of.given
+        made = self.planes * self.rows_made(of) * of.wide.made * self.slice * of.stored
         return ceil(max(given, made) / 16) + 2
 
     def shared(self, of: PlanesToSeparate) -> int:
-        return 16 * self.words(of) + 4 * self.planes * self.rows_made(of) * (of.wide.given | 1)
+        return 16 * self.words(of) + 4 * self.planes * self.rows_made(of) * (of.wide.given * self.slice | 1)
 
     def blocks(self, of: PlanesToSeparate) -> int:
-        return ceil(of.many / self.planes) * ceil(of.high.made / self.rows_made(of))
+        return ceil(of.many / self.planes) * ceil(of.high.made / self.rows_made(of)) * (of.channels // self.slice)
 
 
 @functools.lru_cache(maxsize=256)
@@ -103,14 +113,18 @@ def planes_of(problem: KernelProblem) -> PlanesToSeparate:
     axes = zip(source.shape[2:], output.shape[2:], op.kernel, op.strides, op.pads_begin, strict=True)
     high, wide = [Axis(*each) for each in axes][-2:]
     averages = isinstance(op, Pool) and op.mode == "average"
-    many = prod(output.shape[:-2])
-    return PlanesToSeparate(many, high, wide, source.format.dtype.nbytes, output.format.dtype.nbytes, averages)
+    batch, channels, *extents = output.shape
+    last = channels_last(problem)
+    many, channels = batch * prod(extents[:-2]) * (1 if last else channels), channels if last else 1
+    return PlanesToSeparate(
+        many, high, wide, source.format.dtype.nbytes, output.format.dtype.nbytes, averages, channels
+    )
 
 
 def _serves(problem: KernelProblem) -> bool:
-    """Windows of some size over planes."""
+    """Windows of some size."""
     op = problem.op
-    return isinstance(op, Pool | LpPool) and max(op.kernel) >= _LEAST and serves_planes(problem)
+    return isinstance(op, Pool | LpPool) and max(op.kernel) >= _LEAST and problem.outputs[0].type.elements > 0
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
@@ -125,9 +139,11 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if (reason := refuse_whole_windows(problem, gpu)) is not None:
         return reason
     of = planes_of(problem)
+    if of.channels > 1 and of.channels % _WORD_CHANNELS:
+        return Reason("{} channels are no multiple of {}", of.channels, _WORD_CHANNELS)
     if (most := max(of.high.cells, of.wide.cells)) > _SPAN:
         return Reason("windows of {} elements are longer than the {} that a thread holds", most, _SPAN)
-    if of.many * max(of.high.given * of.wide.given, of.high.made * of.wide.made) >= 1 << 31:
+    if of.many * of.channels * max(of.high.given * of.wide.given, of.high.made * of.wide.made) >= 1 << 31:
         return "elements are counted in 32 bits"
     return None
 
@@ -140,20 +156,24 @@ def _runs(axis: Axis, made: int) -> list[int]:
 
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[SeparatedTile]:
     of = planes_of(problem)
-    cuts = [(planes, of.high.made) for planes in _PLANES if planes <= of.many]
+    slices = [each for each in _SLICES if of.channels % each == 0] if of.channels > 1 else [1]
+    cuts = [(planes, of.high.made) for planes in _PLANES if planes <= of.many and (planes == 1 or of.channels == 1)]
     cuts += [(1, strip) for strip in _STRIPS if strip < of.high.made]
     for planes, strip in cuts:
         for tall in _runs(of.high, strip):
             for long in _runs(of.wide, of.wide.made):
-                tile = SeparatedTile(planes, strip, tall, long)
-                if tile.shared(of) <= _SHARED and tile.words(of) >= BLOCK // 2:
-                    yield tile
+                for each in slices:
+                    tile = SeparatedTile(planes, strip, tall, long, each)
+                    if tile.shared(of) <= _SHARED and tile.words(of) >= BLOCK // 2:
+                        yield tile
 
 
 def _refuse_tile(problem: KernelProblem, tile: SeparatedTile, gpu: Gpu) -> str | None:
     of = planes_of(problem)
-    if tile.planes > 1 and tile.strip < of.high.made:
+    if tile.planes > 1 and (tile.strip < of.high.made or of.channels > 1):
         return "a block has whole planes, or rows of one"
+    if of.channels % tile.slice or (of.channels > 1 and tile.slice % _WORD_CHANNELS):
+        return Reason("parts of {} channels are no whole words of {}", tile.slice, of.channels)
     if (most := max(of.high.span(tile.tall), of.wide.span(tile.long))) > _SPAN:
         return Reason("runs of {} elements are longer than the {} that a thread holds", most, _SPAN)
     if (nbytes := tile.shared(of)) > min(_SHARED, gpu.shared_memory):
@@ -175,8 +195,8 @@ def _seconds(problem: KernelProblem, tile: SeparatedTile, target: Target) -> flo
     gpu, of = target.gpu, planes_of(problem)
     assert gpu is not None, "asked about GPUs alone"
     blocks, rows = tile.blocks(of), tile.rows_made(of)
-    columns = ceil(tile.planes * of.wide.given * ceil(rows / tile.tall) / BLOCK)
-    lines = ceil(tile.planes * rows * ceil(of.wide.made / tile.long) / BLOCK)
+    columns = ceil(tile.planes * of.wide.given * tile.slice * ceil(rows / tile.tall) / BLOCK)
+    lines = ceil(tile.planes * rows * tile.slice * ceil(of.wide.made / tile.long) / BLOCK)
     own: float = 2 * _WORD * ceil(tile.words(of) / BLOCK)
     own += columns * (_ITEM + _LOADED * of.high.span(tile.tall) + of.high.joins(tile.tall) + tile.tall)
     each = tile.long * (_STORED + _AVERAGED * of.averages)
@@ -193,9 +213,11 @@ def _seconds(problem: KernelProblem, tile: SeparatedTile, target: Target) -> flo
 def _emit(problem: KernelProblem, tile: SeparatedTile, at: StepExpressions) -> StepCode:
     op, of = problem.op, planes_of(problem)
     assert isinstance(op, Pool | LpPool)
-    how = f"{of.high.text(tile.tall)}, {of.wide.text(tile.long)}, {tile.planes}, {tile.strip}"
+    axes = f"{of.high.text(tile.tall)}, {of.wide.text(tile.long)}"
+    how = f"{axes}, {tile.planes}, {tile.strip}, {of.channels}, {tile.slice}"
+    parameters = pool_parameters(problem, op, at.pitch(0), at.input_pitch(0))
     call = (
-        f"bolt::portable::pool_separated<{pool_types(problem)}, {how}>(r, {pool_parameters(problem, op)}, "
+        f"bolt::portable::pool_separated<{pool_types(problem)}, {how}>(r, {parameters}, "
         f"{at.inputs[0]}, {at.outputs[0]});"
     )
     headers = tuple(dict.fromkeys((pool_header(problem), "bolt_portable/cuda/images/pool_separated.h")))

@@ -105,6 +105,8 @@ from caches; and where their elements are no neighbours."""
 _HELD = {LANES: 0.78, 1: 0.38}
 """The part of it where lines of neighbours are held in accesses of so many elements, as measured on an H200 and an
 H100."""
+_TINY, _FEWEST = 0.27, 4
+"""The same where a thread has a line of so few neighbours: an H200 took pairs so."""
 _INSTRUCTIONS = 0.006
 """The part of the peak rate of tensor cores that a GPU's plain instructions reach here. Lines that an H200 timed were
 bound by memory: 50 million elements in lines of 128 took 55 us."""
@@ -125,7 +127,8 @@ def _latency(problem: KernelProblem) -> float:
 
 def _bandwidth(problem: KernelProblem) -> float:
     if _usual(problem) is not None:
-        return _HELD[_lanes(_line(problem)[1])]
+        axis = _line(problem)[1]
+        return _TINY if axis <= _FEWEST else _HELD[_lanes(axis)]
     across = _function(problem) in _ENDINGS and _line(problem)[2] > 1 and _across(problem).loads > 0
     return _COLUMNS if across else _READ_AGAIN
 
