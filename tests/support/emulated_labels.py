@@ -74,7 +74,7 @@ LABELS = (
     "placed-stem-portable-rowsx4-f16/row-i64/row",
     "patches-gaps-portable-rowsx8-f16/row-f16/row",
     "fold-together-portable-run_clustersx32x4-f16/row-f16/row",
-    "slide-apart-ceil-portable-separatedx1x3x2x4-f16/row-f16/row",
+    "slide-apart-ceil-portable-separatedx1x3x2x4x1-f16/row-f16/row",
     "fold-class-even-portable-columnsx4x3-f16/row-i64/row",
     "fold-several-portable-sortedx1024x1-f16/row-i64/row",
     "fold-chosen-portable-selectedx32x5x3-f16/row-i64/row",

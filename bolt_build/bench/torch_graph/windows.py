@@ -13,8 +13,8 @@ from bolt_build.bench.torch_graph.builder import Builder, Lower, Unsupported
 from bolt_build.bench.torch_graph.layers import CONV_CALLS, MAX_POOLS, exact_pads, padded, spatial_rank
 from bolt_build.graph.ir import Node, Op
 from bolt_build.graph.ops.images.lp_pool import LpPool
-from bolt_build.graph.ops.images.pool_places import PoolPlaces
 from bolt_build.graph.ops.images.patch_sum import PatchSum
+from bolt_build.graph.ops.images.pool_places import PoolPlaces
 
 
 def pool_places(build: Builder, node: Node) -> fx.Node:

@@ -12,8 +12,8 @@ from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula
-from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 from bolt_build.graph.ops.images.pool import Pool
+from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.moves.shape import Convert
 from bolt_build.graph.ops.norms.row_sum import Rows, RowSum

@@ -46,8 +46,8 @@ struct RunAxis {
   static constexpr int given = given_, made = made_, cells = cells_, step = step_, pad = pad_, run = run_;
 };
 
-/// A block has `planes` whole planes, or `strip` rows of results of one. Both lie in one piece in memory. Where channels lie last, an
-/// image is a plane of pixels of so many `channels`, of which a block has `slice`, whole words; of planes both are 1.
+/// A block has `planes` whole planes, or `strip` rows of results of one. Both lie in one piece in memory. Where channels lie last,
+/// an image is a plane of pixels of so many `channels`, of which a block has `slice`, whole words; of planes both are 1.
 template <typename Mode, typename In, typename Out, typename Height, typename Width, int planes, int strip, int channels,
           int slice>
 struct SeparatedPool {
