@@ -52,4 +52,7 @@ def separated_pools() -> list[Trial]:
                     if (reason := PORTABLE.refuse(trial.step.problem, candidate, TARGET)) is not None:
                         raise ValueError(f"{layer.label}: {reason}")
                     found.append(replace(trial, candidate=candidate))
+    # Pixels of a tensor that is a part of another one lie further apart.
+    apart = [trial for trial in found if trial.step.pitched and trial.step.problem.outputs[0].row % 8 == 0]
+    found += [replace(trial, pitch=trial.step.problem.outputs[0].row + 8, between=24) for trial in apart]
     return list({trial.label: trial for trial in found}.values())
