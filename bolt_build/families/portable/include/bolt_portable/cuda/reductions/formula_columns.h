@@ -74,13 +74,15 @@ struct FormulaColumns {
                        float (&total)[octet]) const {
     for (; first < end; first += parts * loads) {
       typename Sides::Asked asked[loads];
-      Index at[loads][inputs];
+      std::uint32_t at[loads][inputs];
 #pragma unroll
       for (int k = 0; k < loads; ++k) {
         if (first + k * parts >= end) continue;
+        Index place[inputs];
 #pragma unroll
-        for (int i = 0; i < inputs; ++i) at[k][i] = start[i];
-        folded.go(first + k * parts, at[k]);
+        for (int i = 0; i < inputs; ++i) place[i] = start[i];
+        folded.go(first + k * parts, place);
+        places_of(place, at[k]);
         sides.template ask<even, 0>(at[k], column, many, asked[k]);
       }
 #pragma unroll

@@ -64,19 +64,21 @@ struct FormulaRuns {
 #pragma unroll
     for (int i = 0; i < inputs; ++i) at[i] = start[i];
     runs.go(run, at);
+    std::uint32_t begin[inputs];
+    places_of(at, begin);
     const std::uint32_t first = (part * (across * loads) + threadIdx.x % across) * octet;
     typename Sides::Asked asked[loads];
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
       const std::uint32_t place = first + k * across * octet;
-      if (place < length) sides.template ask<even, 0>(at, place, min(length - place, octet), asked[k]);
+      if (place < length) sides.template ask<even, 0>(begin, place, min(length - place, octet), asked[k]);
     }
 #pragma unroll
     for (int k = 0; k < loads; ++k) {
       const std::uint32_t place = first + k * across * octet;
       if (place >= length) break;
       const int many = min(length - place, octet);
-      sides.template each<even, 0>(function, at, place, asked[k], [&](int i, float number) {
+      sides.template each<even, 0>(function, begin, place, asked[k], [&](int i, float number) {
         if (i < many) total = Mode::step(total, number);
       });
     }

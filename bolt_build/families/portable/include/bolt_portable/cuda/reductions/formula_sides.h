@@ -30,14 +30,14 @@ struct FormulaSide {
   };
 
   Granules<T> in;
-  Index step;
+  std::int32_t step;
 
   /// Asks for the first `many` of eight elements from the tensor's element `at` on. `even`: they begin with a word.
   template <bool even>
-  __device__ void ask(Index at, int many, Asked& asked) const {
+  __device__ void ask(std::uint32_t at, int many, Asked& asked) const {
     const T* const from = in.base + in.skew + at;
     if constexpr (along == Along::near) {
-      const std::uint32_t begin = in.skew + static_cast<std::uint32_t>(at), word = begin / lanes;
+      const std::uint32_t begin = in.skew + at, word = begin / lanes;
       const std::uint32_t end = begin + many;
 #pragma unroll
       for (int i = 0; i < words + (even ? 0 : 1); ++i)
@@ -53,9 +53,9 @@ struct FormulaSide {
 
   /// The numbers that were asked for at `at`.
   template <bool even>
-  __device__ void numbers(Index at, const Asked& asked, float (&number)[octet]) const {
+  __device__ void numbers(std::uint32_t at, const Asked& asked, float (&number)[octet]) const {
     if constexpr (along == Along::near) {
-      const std::uint32_t first = even ? 0 : (in.skew + static_cast<std::uint32_t>(at)) % lanes;
+      const std::uint32_t first = even ? 0 : (in.skew + at) % lanes;
 #pragma unroll
       for (int i = 0; i < words; ++i) {
         const uint4 word = even ? asked.word[i] : straddling<T>(asked.word[i], asked.word[i + (even ? 0 : 1)], first);
@@ -70,15 +70,22 @@ struct FormulaSide {
   }
 };
 
-/// All tensors of a formula.
+/// Where elements of several tensors are.
+template <int inputs, int all>
+__device__ inline void places_of(const Index (&at)[all], std::uint32_t (&place)[inputs]) {
+#pragma unroll
+  for (int i = 0; i < inputs; ++i) place[i] = static_cast<std::uint32_t>(at[i]);
+}
+
+/// All tensors of a formula. Their elements are counted in 32 bits, which takes half of the registers.
 template <typename Function, typename... Sides>
 struct FormulaSides {
   static constexpr int inputs = 0;
   struct Asked {};
   template <bool even, int place, int all>
-  __device__ void ask(const Index (&)[all], Index, int, Asked&) const {}
+  __device__ void ask(const std::uint32_t (&)[all], std::uint32_t, int, Asked&) const {}
   template <bool even, int place, int all, typename With, typename... Numbers>
-  __device__ void each(const Function& function, const Index (&)[all], Index, const Asked&, const With& with,
+  __device__ void each(const Function& function, const std::uint32_t (&)[all], std::uint32_t, const Asked&, const With& with,
                        const Numbers&... numbers) const {
 #pragma unroll
     for (int i = 0; i < octet; ++i) with(i, term_of(function, (numbers + i)...));
@@ -97,13 +104,13 @@ struct FormulaSides<Function, First, Rest...> {
 
   /// Asks for eight elements of each tensor, `more` of the loop's behind where `at` says it begins; of which `many` are its own.
   template <bool even, int place, int all>
-  __device__ void ask(const Index (&at)[all], Index more, int many, Asked& asked) const {
+  __device__ void ask(const std::uint32_t (&at)[all], std::uint32_t more, int many, Asked& asked) const {
     first.template ask<even>(at[place] + more * first.step, many, asked.first);
     rest.template ask<even, place + 1>(at, more, many, asked.rest);
   }
   /// Calls with(i, number) for the formula of each of the eight.
   template <bool even, int place, int all, typename With, typename... Numbers>
-  __device__ void each(const Function& function, const Index (&at)[all], Index more, const Asked& asked, const With& with,
+  __device__ void each(const Function& function, const std::uint32_t (&at)[all], std::uint32_t more, const Asked& asked, const With& with,
                        const Numbers&... numbers) const {
     float own[octet];
     first.template numbers<even>(at[place] + more * first.step, asked.first, own);
@@ -129,7 +136,7 @@ FormulaSides<Function, First, Rest...> sides_from(const FormulaFold<inputs>& p, 
   for (int i = 0; i < p.kept_rank; ++i) axis(p.kept[i], p.kept_step[place][i], !along_folded && i == p.kept_rank - 1);
   for (int i = 0; i < p.folded_rank; ++i) axis(p.folded[i], p.folded_step[place][i], along_folded && i == p.folded_rank - 1);
   const Index step = along_folded ? p.folded_step[place][p.folded_rank - 1] : p.kept_step[place][p.kept_rank - 1];
-  const First side{Granules<typename First::Element>(first, elements, "reduction"), step};
+  const First side{Granules<typename First::Element>(first, elements, "reduction"), static_cast<std::int32_t>(step)};
   if (First::along == Along::near && side.in.skew != 0) even = false;
   return {side, sides_from<Function, place + 1, Rest...>(p, along_folded, even, rest...)};
 }
