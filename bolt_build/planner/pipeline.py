@@ -96,6 +96,7 @@ from bolt_build.planner.passes.rows.multiply_windows import MULTIPLY_WINDOWS
 from bolt_build.planner.passes.rows.narrow_places import NARROW_PLACES
 from bolt_build.planner.passes.rows.neighbour_columns import PART_NEIGHBOURS
 from bolt_build.planner.passes.rows.order_heads import ORDER_HEADS
+from bolt_build.planner.passes.rows.outer_products import MULTIPLY_COLUMNS
 from bolt_build.planner.passes.rows.pair_sums import ADD_PAIRS
 from bolt_build.planner.passes.rows.patches import MULTIPLY_PATCHES
 from bolt_build.planner.passes.rows.place_products import PLACE_PRODUCTS
@@ -104,6 +105,7 @@ from bolt_build.planner.passes.rows.shared_keys import SHARE_KEYS
 from bolt_build.planner.passes.rows.shared_projections import SHARE_PROJECTIONS
 from bolt_build.planner.passes.rows.single_rows import SINGLE_ROWS
 from bolt_build.planner.passes.rows.split_depths import SPLIT_DEPTHS
+from bolt_build.planner.passes.rows.spread_columns import SPREAD_COLUMNS
 from bolt_build.planner.passes.rows.turned_rows import TURN_ROWS
 from bolt_build.planner.passes.rows.unsorted_rows import UNSORTED_ROWS
 from bolt_build.planner.passes.rows.wide_heads import WIDE_HEADS
@@ -199,6 +201,8 @@ PIPELINE: tuple[Pass, ...] = (
     FOLD_GATED,  # a product that its mean reads as well is not scaled
     JOIN_PHASES,  # BatchNorms and scales are in weights now
     SPREAD_PARTS,  # likewise
+    SPREAD_COLUMNS,
+    MULTIPLY_COLUMNS,  # of parts that are one column
     GATE_BRANCHES,  # sums over stacks are sums of branches now
     MULTIPLY_PATCHES,  # likewise
     LATER_HEADS,  # attention has taken the moves that it can

@@ -107,6 +107,8 @@ def test_the_order_is_this() -> None:
         "fold-gated",
         "join-phases",
         "spread-parts",
+        "spread-columns",
+        "multiply-columns",
         "gate-branches",
         "multiply-patches",
         "move-heads-later",

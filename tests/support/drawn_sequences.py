@@ -278,6 +278,27 @@ def balanced(g: Growing) -> str:
     return made
 
 
+def of_pairs(g: Growing) -> str:
+    """A product of what both ends of a pair have, and what the pair has; or what edges take of nodes."""
+    x = g.tensor(3)
+    images, rows, columns = g.shape(x)
+    width = g.choose(1, columns, 2 * columns, 2 * columns + 1)
+    if g.chance():
+        which = g.constant(g.numbers(4 * rows).argsort() % rows)
+        taken = g.add(Gather(1), x, which)
+        beside = multiplied(g, taken, g.choose(1, 3))
+        parts = g.choose((taken, beside), (beside, taken))
+        count = columns + g.shape(beside)[-1]
+        return g.add(MatMul(), g.add(Concat(2), *parts), g.weights(count, width, of=count))
+    left = g.add(Expand((images, rows, rows, columns)), g.add(Reshape((images, rows, 1, columns)), x))
+    right = g.add(Expand((images, rows, rows, columns)), g.add(Reshape((images, 1, rows, columns)), x))
+    apart = g.add(Reduce("sum", (3,)), g.add(Binary("mul"), left, right))
+    parts = g.choose((left, right, apart), (left, right), (apart, right), (apart, left, right))
+    count = sum(g.shape(part)[-1] for part in parts)
+    made = g.add(MatMul(), g.add(Concat(3), *parts), g.weights(count, width, of=count))
+    return g.add(Reduce("mean", (2,), keepdims=False), made)
+
+
 SEQUENCES = (
     differences,
     over_channels,
@@ -287,6 +308,7 @@ SEQUENCES = (
     by_rows_and_columns,
     substituted,
     balanced,
+    of_pairs,
     latent_heads,
     experts,
 )
