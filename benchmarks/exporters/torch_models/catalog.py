@@ -17,11 +17,13 @@ import torch
 
 from benchmarks.exporters.torch_models import (
     custom_attention,
+    custom_choices,
     custom_clips,
     custom_convolutions,
     custom_dense,
     custom_detection,
     custom_flow,
+    custom_folding,
     custom_heads,
     custom_modules,
     custom_networks,
@@ -34,6 +36,7 @@ from benchmarks.exporters.torch_models import (
     packages_vision,
     packages_vit_video,
     timm_names,
+    torchvision_names,
     transformers_attention,
     transformers_decode_steps,
     transformers_detection_ocr_audio,
@@ -41,6 +44,7 @@ from benchmarks.exporters.torch_models import (
     transformers_heads,
     transformers_hybrid,
     transformers_multimodal,
+    transformers_newest,
     transformers_shrunk,
     transformers_vision,
 )
@@ -203,26 +207,6 @@ def shrunk_model(kind: transformers_shrunk.Kind) -> Made:
     return Entries(model, tuple(given), outputs), tuple(given.values())
 
 
-_TORCHVISION = (
-    "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "inception_v3",
-    "maxvit_t", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small", "regnet_x_400mf", "regnet_y_400mf", "resnet18",
-    "resnext50_32x4d", "shufflenet_v2_x0_5", "squeezenet1_1", "swin_t", "swin_v2_t", "vgg11", "vit_b_32",
-    "wide_resnet50_2",
-)  # fmt: skip
-_TORCHVISION_MORE = (
-    "mobilenet_v3_large", "resnet34", "resnet50", "resnet101", "resnet152", "mnasnet0_75", "mnasnet1_0", "mnasnet1_3",
-    "shufflenet_v2_x1_0", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0", "squeezenet1_0", "densenet169", "densenet201",
-    "densenet161", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_b4", "efficientnet_b5",
-    "efficientnet_b6", "efficientnet_b7", "efficientnet_v2_m", "efficientnet_v2_l", "regnet_x_800mf",
-    "regnet_x_1_6gf", "regnet_x_3_2gf", "regnet_x_8gf", "regnet_x_16gf", "regnet_y_800mf", "regnet_y_1_6gf",
-    "regnet_y_3_2gf", "regnet_y_8gf", "regnet_y_16gf", "convnext_small", "convnext_base", "swin_s", "swin_b",
-    "swin_v2_s", "swin_v2_b", "vit_b_16", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn",
-    "resnext101_32x8d", "resnext101_64x4d", "wide_resnet101_2", "convnext_large", "vit_l_16", "vit_l_32",
-    "regnet_x_32gf", "regnet_y_32gf", "regnet_y_128gf", "vit_h_14",
-)  # fmt: skip
-_SEGMENTATION = ("lraspp_mobilenet_v3_large", "deeplabv3_mobilenet_v3_large", "fcn_resnet50")
-_SEGMENTATION_MORE = ("deeplabv3_resnet50", "deeplabv3_resnet101", "fcn_resnet101")
-_VIDEO = ("r3d_18", "mc3_18", "r2plus1d_18", "s3d", "mvit_v1_b", "mvit_v2_s", "swin3d_t")
 _BERTS = (
     "Bert", "Albert", "Roberta", "XLMRoberta", "Camembert", "Electra", "MPNet", "DebertaV2", "Deberta", "RoFormer",
     "ConvBert", "Splinter", "LayoutLM", "Tapas", "MegatronBert", "Ernie", "Data2VecText", "Nystromformer",
@@ -243,8 +227,8 @@ _T5 = {"num_layers": 2, "d_model": 128, "num_heads": 4, "d_kv": 32, "d_ff": 256}
 _ONCE = [1, 1, 1, 1]
 
 NAMED: dict[str, Callable[[], Made]] = {
-    **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in _TORCHVISION},
-    **{f"torchvision.{name}": (lambda name=name: segmentation_model(name)) for name in _SEGMENTATION},
+    **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in torchvision_names.SMALLEST},
+    **{f"torchvision.{name}": (lambda name=name: segmentation_model(name)) for name in torchvision_names.SEGMENTATION},
     "timm.deit_tiny_patch16_224": lambda: timm_model("deit_tiny_patch16_224"),
     "timm.vit_tiny_patch16_224": lambda: timm_model("vit_tiny_patch16_224"),
     "transformers.Bert": lambda: text_model("Bert", **_SMALL),
@@ -274,13 +258,15 @@ ABSENT = tuple(
 
 _NEWER = (
     transformers_shrunk, transformers_vision, transformers_multimodal, transformers_detection_ocr_audio,
-    transformers_attention, transformers_hybrid, transformers_experts,
+    transformers_attention, transformers_hybrid, transformers_experts, transformers_newest,
 )  # fmt: skip
 
 _NETWORKS = (
     custom_attention, custom_convolutions, custom_dense, custom_detection, custom_restoration, custom_flow,
     custom_sounds, custom_clips, custom_heads,
 )  # fmt: skip
+
+_LATER = (custom_networks, custom_pixels, custom_folding, custom_choices)
 
 SHRUNK = {
     **transformers_shrunk.DECODERS, **transformers_shrunk.TEXTS, **transformers_vision.SIGHTS,
@@ -365,9 +351,10 @@ OTHERS: dict[str, Callable[[], Made]] = {
         f"timm.{name}": (lambda name=name: timm_model(name))
         for name in timm_names.SMALLEST if "timm." + name not in NAMED
     },
-    **{f"torchvision.{name}": (lambda name=name: video_model(name)) for name in _VIDEO},
-    **{f"torchvision.{name}": (lambda name=name: segmentation_model(name)) for name in _SEGMENTATION_MORE},
-    **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in _TORCHVISION_MORE},
+    **{f"torchvision.{name}": (lambda name=name: video_model(name)) for name in torchvision_names.VIDEO},
+    **{f"torchvision.{name}": (lambda name=name: segmentation_model(name))
+       for name in torchvision_names.LARGER_SEGMENTATION},
+    **{f"torchvision.{name}": (lambda name=name: torchvision_model(name)) for name in torchvision_names.LARGER},
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in transformers_heads.TIMM},
     **{f"transformers.{name}": (lambda name=name: further_model(name)) for name in transformers_heads.TRANSFORMERS},
     **{f"transformers.{name}": (lambda kind=kind: shrunk_model(kind)) for name, kind in SHRUNK.items()},
@@ -379,7 +366,11 @@ OTHERS: dict[str, Callable[[], Made]] = {
     },
     **{f"module.{name}": made for each in _NETWORKS for name, made in each.MODULES.items()},
     **{f"timm.{name}": (lambda name=name: timm_model(name)) for name in timm_names.LATER},
-    **{f"module.{name}": made for each in (custom_networks, custom_pixels) for name, made in each.MODULES.items()},
+    **{f"module.{name}": made for each in _LATER for name, made in each.MODULES.items()},
+    **{
+        f"transformers.{name}": (lambda kind=kind: shrunk_model(kind))
+        for name, kind in transformers_newest.KINDS.items()
+    },
 }  # fmt: skip
 """Models that are exported in one form, the largest last but for those that came later."""
 
@@ -392,7 +383,7 @@ ONE_FORM = {
     **{f"transformers.{name}": form for name, form in transformers_heads.ONE_FORM.items()},
     **{f"transformers.{name}": form for each in _NEWER for name, form in each.ONE_FORM.items()},
     **{f"module.{name}": form for name, form in (custom_modules.ONE_FORM | custom_research.ONE_FORM).items()},
-    **{f"module.{name}": form for each in (*_NETWORKS, custom_networks)
+    **{f"module.{name}": form for each in (*_NETWORKS, *_LATER)
        for name, form in getattr(each, "ONE_FORM", {}).items()},
     **packages_vision.ONE_FORM, **packages_text_audio.ONE_FORM, **packages_vit_video.ONE_FORM,
     **packages_detection_forecasting.ONE_FORM, **transformers_decode_steps.ONE_FORM,
