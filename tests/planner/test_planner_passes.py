@@ -139,6 +139,44 @@ def test_an_output_that_nothing_can_write_directly_stays_a_copy(outputs: str, so
     assert result.graph == before
 
 
+@pytest.mark.parametrize(
+    ("choice", "left"),
+    [
+        ("where(%no, %b, %a)", "%y = neg(%a)"),
+        ("where(%yes, %a, %b)", "%y = neg(%a)"),
+        ("where(%some, %a, %a)", "%y = neg(%a)"),
+    ],
+)
+def test_a_choice_that_is_none_is_what_it_takes(choice: str, left: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,2]) -> (%y) {{
+          const %no: bool[2,1] {{false, false}}
+          const %yes: bool[1] {{true}}
+          const %some: bool[2,1] {{true, false}}
+          const %b: f32[] {{3}}
+          %a = relu(%x)
+          %c = {choice}
+          %y = neg(%c)
+        }}""")
+    result = run(REMOVE_COPIES, before)
+    assert body(result.graph).splitlines()[-1].startswith(left)
+    assert [why for _, _, why in said(result)] == ["a choice whose condition is the same everywhere"]
+
+
+@pytest.mark.parametrize("choice", ["where(%some, %a, %b)", "where(%no, %a, %b)"], ids=["both", "a number"])
+def test_a_choice_of_both_or_of_what_must_be_repeated_stays(choice: str) -> None:
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,2]) -> (%y) {{
+          const %no: bool[2,1] {{false, false}}
+          const %some: bool[2,1] {{true, false}}
+          const %b: f32[] {{3}}
+          %a = relu(%x)
+          %c = {choice}
+          %y = neg(%c)
+        }}""")
+    assert run(REMOVE_COPIES, before).graph is before
+
+
 # --- constants, dead code, duplicates, moves ----------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Removes nodes whose output is their input: identities, and reshapes, casts, slices, ... that change nothing.
 
-So do a product with the number one and a sum with zero: exporters write out factors that a model leaves at that.
+So do a product with the number one and a sum with zero: exporters write out factors that a model leaves at that. And a
+choice whose condition is known and the same everywhere, as where a model counts what a mask hides and there is no mask.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from math import inf
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
@@ -27,14 +29,32 @@ def _run(graph: Graph) -> PassResult:
             continue
         current = editor.node(node.name)
         assert current is not None
-        # Of a number and a tensor the tensor is what is left.
-        kept = current.inputs[int(editor.is_constant(current.inputs[0]) and isinstance(current.op, Binary))]
-        obstacle = editor.stand_in(current.outputs[0], kept)
+        obstacle = editor.stand_in(current.outputs[0], _kept(editor, current))
         if obstacle is None:
             journal.did(node.name, "removed", why)
         else:
             journal.declined(node.name, f"{why}, but {obstacle}")
     return journal.result(editor.finish())
+
+
+def _kept(editor: GraphEditor, node: Node) -> str:
+    """The value that the node's output is."""
+    branch = _branch(editor, node) if isinstance(node.op, Where) else None
+    if branch is not None:
+        return branch
+    # Of a number and a tensor the tensor is what is left.
+    return node.inputs[int(editor.is_constant(node.inputs[0]) and isinstance(node.op, Binary))]
+
+
+def _branch(editor: GraphEditor, node: Node) -> str | None:
+    """What a choice takes everywhere: both branches are one, or its condition is known. None where it may take both."""
+    condition, yes, no = node.inputs
+    if yes == no:
+        return yes
+    known = editor.constant(condition)
+    if known is None or not known.size or known.any() != known.all():
+        return None
+    return yes if known.all() else no
 
 
 def _copies(editor: GraphEditor, node: Node) -> str | None:
@@ -43,6 +63,10 @@ def _copies(editor: GraphEditor, node: Node) -> str | None:
         return None
     if isinstance(node.op, Binary):
         return _neutral(editor, node, node.op.function)
+    if isinstance(node.op, Where):
+        branch = _branch(editor, node)
+        same = branch is not None and editor.type(branch) == editor.type(node.outputs[0])
+        return "a choice whose condition is the same everywhere" if same else None
     before, after = editor.type(node.inputs[0]), editor.type(node.outputs[0])
     if before != after:
         return None
