@@ -48,6 +48,8 @@ def _cells(each: OperatorSupport) -> tuple[str, ...]:
 
 
 def _range(opsets: Range) -> str:
+    if opsets.first == 0:  # no opset has it
+        return "onnxruntime's"
     if opsets.last is None:
         return f"{opsets.first} and newer"
     return str(opsets.first) if opsets.first == opsets.last else f"{opsets.first} to {opsets.last}"

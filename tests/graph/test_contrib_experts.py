@@ -16,6 +16,7 @@ from bolt_build.graph import reference
 from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.verify.models.written_out import written_out
 
 RANDOM = np.random.default_rng(2)
 EXPERTS, WIDE, INNER = 4, 8, 6
@@ -76,6 +77,68 @@ def test_gates_and_factors_may_lie_apart(fusion: int, tmp_path: Path) -> None:
     shares = np.exp(given["r"]) / np.exp(given["r"]).sum(1, keepdims=True)
     shares[shares < np.sort(shares, 1)[:, -2:-1]] = 0
     np.testing.assert_allclose(found, (shares[..., None] * every).sum(1), rtol=1e-4, atol=1e-4)
+
+
+def quantised(bits: int, block: int = 0, zeros: bool = False, **attributes: Any) -> onnx.ModelProto:
+    wide, inner, both, parts = 32, 16, 2 if attributes.get("swiglu_fusion") else 1, 8 // bits
+
+    def held(*shape: int) -> Array:
+        return RANDOM.integers(0, 256, (EXPERTS, *shape)).astype(np.uint8)
+
+    constants: dict[str, Array] = {}
+    for number, columns, depth in ((1, both * inner, wide), (2, wide, inner)):
+        blocks = (depth // block,) if block else ()
+        constants[f"w{number}"] = held(columns, depth // parts)
+        constants[f"s{number}"] = 0.1 * RANDOM.random((EXPERTS, columns, *blocks), np.float32)
+        constants[f"b{number}"] = RANDOM.standard_normal((EXPERTS, columns)).astype(np.float32)
+        if zeros:
+            packed = (columns, -(-blocks[0] // parts)) if block else (columns // parts,)
+            constants[f"z{number}"] = held(*packed)
+    names = f"x r w1 s1 b1 w2 s2 b2{' - - - z1 z2' if zeros else ''}"
+    made = node(
+        "QMoE", names, "y", "mix", domain="com.microsoft", expert_weight_bits=bits, k=2,
+        **({"block_size": block} if block else {}), **({"normalize_routing_weights": 1} | attributes),
+    )  # fmt: skip
+    ports = [tensor("x", [5, wide]), tensor("r", [5, EXPERTS])]
+    return model([made], ports, constants=constants, opsets=[("com.microsoft", 1)])
+
+
+QUANTISED: dict[str, dict[str, Any]] = {
+    "4 bits": {"bits": 4}, "8 bits": {"bits": 8, "activation_type": "silu"}, "blocks": {"bits": 4, "block": 16},
+    "zero points of rows": {"bits": 4, "zeros": True}, "of blocks": {"bits": 8, "block": 16, "zeros": True},
+    "halves of a byte of blocks": {"bits": 4, "block": 16, "zeros": True},
+    "gates": {"bits": 4, "activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.702},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_weights_of_few_bits_are_the_numbers_that_onnxruntime_reads(name: str, tmp_path: Path) -> None:
+    made = quantised(**QUANTISED[name])
+    given = {
+        "x": RANDOM.standard_normal((5, 32)).astype(np.float32),
+        "r": RANDOM.standard_normal((5, EXPERTS)).astype(np.float32),
+    }
+    found = reference.evaluate(load_model(saved(tmp_path, made)).bind(5), given)["y"]
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    wanted = session.run(["y"], given)[0]
+    # Of blocks of 8 bits onnxruntime rounds the rows to 8 bits too.
+    close = 2e-2 if QUANTISED[name].get("block") and QUANTISED[name]["bits"] == 8 else 1e-5
+    assert np.abs(found - wanted).max() < close * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_verification_compares_with_those_numbers(name: str, tmp_path: Path) -> None:
+    """onnxruntime rounds rows to 8 bits beside some weights, and lets shares add up to one unasked."""
+    made = quantised(**QUANTISED[name], normalize_routing_weights=0)
+    given = {
+        "x": RANDOM.standard_normal((5, 32)).astype(np.float32),
+        "r": RANDOM.standard_normal((5, EXPERTS)).astype(np.float32),
+    }
+    found = reference.evaluate(load_model(saved(tmp_path, made)).bind(5), given)["y"]
+    plain = written_out(made).SerializeToString()
+    session = onnxruntime.InferenceSession(plain, providers=["CPUExecutionProvider"])
+    wanted = session.run(["y"], given)[0]
+    assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
 
 
 REFUSED = {

@@ -20,6 +20,17 @@ KINDS = np.asarray([[0, 0, 1, 1, 1], [0, 1, 0, 1, 0]], np.int32)
 KEYS = np.asarray([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)
 IMAGE, FILTERS, RESIDUAL = drawn(2, 4, 6, 5), drawn(6, 4, 3, 3), drawn(2, 6, 4, 3)
 EMBEDDINGS = (drawn(7, 12), drawn(6, 12), drawn(2, 12), W, drawn(12))
+RANDOM = np.random.RandomState(5)
+BYTES = tuple(
+    RANDOM.randint(0, 255, shape).astype(np.uint8) for shape in ((7, 12), (6, 12), (2, 12), (12,), (12,))
+)  # fmt: skip
+SCALES = (0.02, 0.03, 0.01, 0.05, 0.04)
+PIXELS = RANDOM.randint(0, 255, (2, 4, 6, 4)).astype(np.uint8)
+CONVOLVED = (
+    np.asarray(0.1, np.float32), np.asarray(128, np.uint8), RANDOM.randint(-99, 99, (6, 4, 3, 3)).astype(np.int8),
+    np.asarray(0.02, np.float32), np.asarray(0, np.int8), np.asarray(0.5, np.float32), np.asarray(120, np.uint8),
+    RANDOM.randint(-99, 99, 6).astype(np.int32),
+)  # fmt: skip
 
 CASES = {
     "gelu": Case("Gelu", (X,)),
@@ -89,6 +100,44 @@ CASES = {
         )
         for function, parameters in (("LeakyRelu", [0.1]), ("Clip", [-0.5, 0.5]), ("HardSigmoid", [0.3, 0.4]))
     },
+    "pad": Case("Pad", (X,), (np.asarray([[0, 1, 2, 0, 0, 1]]), np.asarray([0.5], np.float32))),
+    "pad-reflected": Case("Pad", (X,), (np.asarray([0, 1, 2, 0, 0, 1]),), {"mode": "reflect"}),
+    "one-axis-more": Case("ExpandDims", (X,), (np.asarray(-1, np.int32),)),
+    "embeddings-of-bytes": Case(
+        "QEmbedLayerNormalization",
+        (IDS, KINDS),
+        (*BYTES, None, *(np.asarray(each, np.float32) for each in SCALES), *(np.asarray(128, np.uint8),) * 5),
+        {},
+        ("y", "unused"),
+    ),
+    "weights-in-the-order-of-others": Case(
+        "MatMulNBits",
+        (drawn(2, 64),),
+        (
+            RANDOM.randint(0, 255, (8, 2, 16)).astype(np.uint8),
+            drawn(8, 2),
+            None,
+            np.repeat([1, 0], 32).astype(np.int32),
+        ),
+        {"K": 64, "N": 8, "bits": 4, "block_size": 32},
+    ),
+    "convolution-of-bytes": Case(
+        "QLinearConv", (PIXELS,), CONVOLVED, {"channels_last": 1, "pads": [1, 0, 1, 2]}, kind=TensorProto.UINT8
+    ),
+    "convolution-of-bytes-by-channels": Case("QLinearConv", (PIXELS,), CONVOLVED, kind=TensorProto.UINT8),
+    "largest-of-bytes": Case(
+        "NhwcMaxPool",
+        (PIXELS,),
+        (),
+        {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "ceil_mode": 1},
+        kind=TensorProto.UINT8,
+    ),
+    "affine": Case("Affine", (X,), (), {"alpha": 2.0, "beta": 0.5}, domain="", opset=9),
+    "scaled-tanh": Case("ScaledTanh", (X,), (), {"alpha": 1.5, "beta": 0.3}, domain="", opset=9),
+    "parametric-softplus": Case("ParametricSoftplus", (X,), (), {"alpha": 1.5, "beta": 2.0}, domain="", opset=9),
+    "image-scaler": Case("ImageScaler", (IMAGE,), (), {"scale": 0.5, "bias": [0.1, 0.2, 0.3, 0.4]}, domain="", opset=9),
+    "crop": Case("Crop", (IMAGE,), (), {"border": [1, 2, 0, 1]}, domain="", opset=9),
+    "crop-of-an-extent": Case("Crop", (IMAGE,), (), {"border": [1, 2, 0, 0], "scale": [3, 2]}, domain="", opset=9),
 }
 
 
@@ -108,8 +157,15 @@ ELU = "FusedConv 'node': activation 'Elu' is none of Relu, Tanh, Sigmoid, LeakyR
         (Case("FusedConv", (IMAGE,), (FILTERS,), {"activation": "Elu"}), ELU),
         (Case("FusedConv", (IMAGE,), (FILTERS,), {"activation": "Clip", "activation_params": [0.0]}),
          "FusedConv 'node': activation 'Clip' has 1 parameters where 2 are"),
+        (Case("Pad", (X,), (np.asarray([0, 1]),)), "Pad 'node': pads [2] must be two integers for each of 3 axes"),
+        (Case("Crop", (IMAGE,), (), {"border": [3, 2, 0, 6]}, domain=""),
+         "Crop 'node': nothing is left of [2, 4, 6, 5] within a border of [3, 2, 0, 6]"),
+        (Case("MatMulNBits", (drawn(2, 64),), (np.zeros((8, 2, 16), np.uint8), drawn(8, 2), None,
+                                                np.full(64, 2, np.int32)), {"K": 64, "N": 8, "bits": 4,
+                                                                            "block_size": 32}),
+         "MatMulNBits 'node': g_idx must have one of 2 blocks for each of 64 rows"),
     ],
-    ids=["batches", "function", "parameters"],
+    ids=["batches", "function", "parameters", "pads", "border", "blocks"],
 )  # fmt: skip
 def test_what_is_fused_beyond_is_refused_with_a_reason(case: Case, said: str, tmp_path: Path) -> None:
     case.saved(tmp_path / "case.onnx")

@@ -168,7 +168,7 @@ def test_nodes_that_do_not_fit_are_all_reported_and_what_hangs_on_them_is_not(tm
         (node("BatchNormalization", "x c c c c", "y m", "g"), "its output 1 ('m') is used, which is not supported"),
         (node("LRN", "x", "y m", "g", size=3), "has 2 outputs, of at most 1"),
         (node("Dropout", "x ratio true", "y", "g"), "training_mode=1 is not supported"),
-        (node("Cast", "x", "y", "g", to=TensorProto.STRING), "element type 8 of ONNX's TensorProto is not supported"),
+        (node("Cast", "x", "y", "g", to=TensorProto.STRING), "element type string is not supported"),
         (node("Pad", "x pads", "y", "g", mode="round"), "mode 'round' is not supported"),
         (node("Gather", "x x", "y", "g"), "indices are of i32 or i64, not of f32"),
         (node("And", "x x", "y", "g"), "takes booleans, not f32"),
@@ -303,15 +303,53 @@ def test_statistics_of_one_image_are_those_of_the_weights_that_nfnets_standardis
     np.testing.assert_allclose(reference.evaluate(graph, {"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_what_onnxruntime_wrote_for_one_cpu_is_refused_with_what_helps(tmp_path: Path) -> None:
-    proto = model(
-        [node("ReorderInput", "x", "y", "order", domain="com.microsoft.nchwc")], opsets=[("com.microsoft.nchwc", 1)]
-    )
+@pytest.mark.parametrize(
+    ("operator", "hint"),
+    [
+        ("com.microsoft.nchwc.ReorderInput",
+         "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED"),
+        ("com.microsoft.BeamSearch",
+         "an engine computes one step of a sequence: export the decoder that is inside of it"),
+        ("ai.onnx.contrib.BertTokenizer",
+         ("onnxruntime-extensions has it, for texts and files: begin or end the model at numbers (model.inputs, "
+          "model.outputs)")),
+        ("org.pytorch.aten.ATen",
+         ("PyTorch found no operator of ONNX for it: export with torch.onnx.export(dynamo=True), with a newer opset, "
+          "or write it in others")),
+        ("trt.TRT_FP8QuantizeLinear",
+         "TensorRT alone has it: export the model without its plugins, quantised with ONNX's QuantizeLinear"),
+        ("of.somebody.Thing",
+         "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"),
+    ],
+)  # fmt: skip
+def test_what_others_alone_have_is_refused_with_what_helps(operator: str, hint: str, tmp_path: Path) -> None:
+    domain, op_type = operator.rsplit(".", 1)
+    proto = model([node(op_type, "x", "y", "strange", domain=domain)], opsets=[(domain, 1)])
     with pytest.raises(BoltError) as raised:
         bound(tmp_path, proto)
     assert [(each.message, each.hint) for each in raised.value.diagnostics] == [
-        (
-            "operator com.microsoft.nchwc.ReorderInput is not supported: node 'order'",
-            "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
-        )
+        (f"operator {operator} is not supported: node 'strange'", hint)
     ]
+
+
+NARROW = (
+    "constants alone may be float8 or of fewer than 8 bits: leave tensors of data in floating point, or quantise them "
+    "to integers of 8 bits"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (node("Cast", "x", "y", "narrow", to=TensorProto.FLOAT8E5M2),
+         "Cast 'narrow': element type float8e5m2 is not supported"),
+        (node("QuantizeLinear", "x scale", "y", "narrow", output_dtype=TensorProto.INT4),
+         "QuantizeLinear 'narrow': element type int4 is not supported"),
+    ],
+    ids=["float8", "4 bits"],
+)  # fmt: skip
+def test_data_of_few_bits_are_refused_with_what_helps(line: onnx.NodeProto, said: str, tmp_path: Path) -> None:
+    proto = model([line], constants={"scale": np.asarray(0.5, np.float32)}, opset=21)
+    with pytest.raises(BoltError) as raised:
+        bound(tmp_path, proto)
+    assert [(each.message, each.hint) for each in raised.value.diagnostics] == [(said, NARROW)]

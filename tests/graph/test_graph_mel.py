@@ -73,5 +73,5 @@ def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
     with pytest.raises(BoltError) as caught:
         weights(tmp_path, 4, 16, 8000, 0.0, 4000.0, output_datatype=TensorProto.INT32)
     assert [each.message for each in caught.value.diagnostics] == [
-        "MelWeightMatrix 'mel': element type 6 of ONNX's TensorProto is not supported"
+        "MelWeightMatrix 'mel': element type i32 is not supported"
     ]

@@ -1,4 +1,4 @@
-"""Models of one node of onnxruntime's own domain, and what onnxruntime says of them."""
+"""Models of one node of onnxruntime's own operators, and what onnxruntime says of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Case:
     attributes: dict[str, int | float | str | list[float] | list[int]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ("y",)
     counts: tuple[str, ...] = ()
-    """Outputs of int32; others are of float."""
+    """Outputs of int32; others are of `kind`."""
+    kind: int = TensorProto.FLOAT
+    domain: str = "com.microsoft"
+    opset: int = 17
 
     @property
     def compared(self) -> list[str]:
@@ -49,13 +52,13 @@ class Case:
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
             for name, array in feeds.items()
         ]
-        kinds = {name: TensorProto.INT32 if name in self.counts else TensorProto.FLOAT for name in self.compared}
+        kinds = {name: TensorProto.INT32 if name in self.counts else self.kind for name in self.compared}
         results = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
         node = helper.make_node(
-            self.op_type, names, list(self.outputs), name="node", domain="com.microsoft", **self.attributes
+            self.op_type, names, list(self.outputs), name="node", domain=self.domain, **self.attributes
         )
         graph = helper.make_graph([node], "g", ports, results, constants)
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
         path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
         return feeds
 

@@ -14,13 +14,51 @@ from bolt_build.graph.onnx_model.onnx_findings import listed
 _CONVERT = "convert the model to an opset with a known version: onnx.version_converter.convert_version"
 _NEWER = "export the model with that opset, or a newer one"
 _REPLACE = "export the model without it, or offer an importer for it (entry points of bolt_build.ops)"
+_AT_MOST_EXTENDED = "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED"
+_OF_TORCH = (
+    "PyTorch found no operator of ONNX for it: export with torch.onnx.export(dynamo=True), with a newer opset, or "
+    "write it in others"
+)
+_OF_TENSORRT = "TensorRT alone has it: export the model without its plugins, quantised with ONNX's QuantizeLinear"
+_OF_QONNX = "export it with QuantizeLinear and DequantizeLinear: brevitas.export.export_onnx_qcdq"
+_OF_MMDEPLOY = "mmdeploy has it for another runtime: deploy for onnxruntime, and end the model in front of what is left"
 _OF_DOMAINS = {
-    "com.microsoft.nchwc": "onnxruntime wrote it for one kind of CPU: let it optimise at most to ORT_ENABLE_EXTENDED",
+    "com.microsoft.nchwc": _AT_MOST_EXTENDED,
+    "com.ms.internal.nhwc": _AT_MOST_EXTENDED,
+    "aten": _OF_TORCH,
+    "prim": _OF_TORCH,
+    "org.pytorch.aten": _OF_TORCH,
+    "torchvision": _OF_TORCH,
+    "trt": _OF_TENSORRT,
+    "trt.plugins": _OF_TENSORRT,
+    "mmdeploy": _OF_MMDEPLOY,
+    "mmcv": _OF_MMDEPLOY,
+    "onnx.brevitas": _OF_QONNX,
+    "finn.custom_op.general": _OF_QONNX,
+    "qonnx.custom_op.general": _OF_QONNX,
+    "com.amd.quark": "let the quantiser write ONNX's QuantizeLinear and DequantizeLinear",
+    "ai.onnx.contrib": (
+        "onnxruntime-extensions has it, for texts and files: begin or end the model at numbers (model.inputs, "
+        "model.outputs)"
+    ),
+    "ai.onnx.preview.training": "an engine does not train: export the model for inference",
+    "ai.onnx.training": "an engine does not train: export the model for inference",
     "ai.onnx.ml": (
         "engines compute numbers, not strings or maps: end the model in front of it (model.outputs), or let "
         "hummingbird-ml make tensors' operators of the pipeline"
     ),
 }
+_OTHER_FORM = (
+    "it is known with other attributes, inputs or extents, from opset 11 on: compare it with onnxruntime's "
+    "docs/ContribOperators.md, and export it as that says, or without it"
+)
+_STEPS = "an engine computes one step of a sequence: export the decoder that is inside of it"
+_OF_ONNXRUNTIME = {
+    **dict.fromkeys(("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"), _STEPS),
+    "EPContext": "it holds what was compiled for one device: give bolt-build the model that it was made of",
+    "Tokenizer": "engines compute numbers: begin the model behind it (model.inputs)",
+}
+"""What helps where com.microsoft has such an operator."""
 _DRAWN = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 """Operators that draw random numbers."""
 _COUNTED = ("NonMaxSuppression", "NonZero", "Unique")
@@ -57,11 +95,30 @@ def missing_operators(
         elif op_type in CONTROL_FLOW and not domain:
             message = f"control flow is not supported: operator {label}, {where}"
             found.append(Diagnostic("unsupported-op", message, hint=unroll(same)))
+        elif _has_function(same[0]):
+            message = f"operator {label} is not supported in the form that it has here: {where}"
+            found.append(Diagnostic("unsupported-op", message, hint=_OTHER_FORM))
         else:
             message = f"operator {label} is not supported: {where}"
-            hint = _maps(same[0]) or _drawn(same, named) or _OF_DOMAINS.get(domain) or ends_at_data(same[0]) or _REPLACE
+            hint = _maps(same[0]) or _drawn(same, named) or _of_domain(same[0]) or ends_at_data(same[0]) or _REPLACE
             found.append(Diagnostic("unsupported-op", message, hint=hint))
     return found
+
+
+def _has_function(node: OnnxNode) -> bool:
+    """Whether an operator is imported as a function, of which there is none for this node."""
+    if node.domain != "com.microsoft":
+        return False
+    # It imports onnx, which takes a third of a second, and most models have no such operator.
+    from bolt_build.graph.onnx_model.contrib_bodies import OPERATORS
+
+    return node.op_type in OPERATORS
+
+
+def _of_domain(node: OnnxNode) -> str | None:
+    """What helps where nodes are of a domain that is known."""
+    own = _OF_ONNXRUNTIME.get(node.op_type) if node.domain == "com.microsoft" else None
+    return own or _OF_DOMAINS.get(node.domain)
 
 
 def _drawn(nodes: Sequence[OnnxNode], named: Collection[str]) -> str | None:

@@ -26,6 +26,7 @@ from bolt_build.graph.onnx_model.binding import Binding
 from bolt_build.graph.onnx_model.narrow import READERS
 from bolt_build.graph.onnx_model.onnx_findings import listed
 from bolt_build.graph.onnx_model.parsed_model import ParsedModel
+from bolt_build.graph.ops.moves.moving import NARROW
 from bolt_build.graph.ops.moves.shape import Identity
 from bolt_build.sizes import Dims
 
@@ -155,7 +156,7 @@ class ModelImport:
         narrow = next((name for name in node.inputs if name in self.builder.narrow), None)
         if narrow is not None and node.op_type not in READERS:
             message = f"'{narrow}' is of {self.builder.narrow[narrow]}, which is taken only by {', '.join(READERS)}"
-            self.report(node, "unsupported-dtype", message)
+            self.report(node, "unsupported-dtype", message, NARROW)
             return
         if node.op_type == "Split" and self._chosen.split(node):
             return

@@ -1,5 +1,5 @@
-"""Operators of the domain com.microsoft that onnxruntime has on GPUs alone, or computes less exactly than they are
-defined (CDist), as functions of ONNX's own operators.
+"""Operators of the domain com.microsoft that onnxruntime has on GPUs alone, computes less exactly than they are defined
+(CDist, QMoE), or whose rounding follows from that of what they are made of, as functions of ONNX's own operators.
 
 Import and verification write them out so: no other runtime on a CPU would say what they compute. Defined in
 onnxruntime's docs/ContribOperators.md, and NhwcConv, whose filters have their channels last, by what its tools write
@@ -10,91 +10,40 @@ Import this only where such an operator is met: it imports onnx.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from onnx import FunctionProto, helper
 
-import numpy as np
-from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
+from bolt_build.graph.onnx_model.contrib_body import DOMAIN, Attributes, Body, Port, Ports, Writer, port_of
+from bolt_build.graph.onnx_model.contrib_further import FURTHER
+from bolt_build.graph.onnx_model.contrib_quantised import QUANTISED
 
-_DOMAIN = "com.microsoft"
 LEAST_OPSET = 11
 """Of ONNX's own, which the functions are written in."""
 
 
-@dataclass(frozen=True)
-class Port:
-    """An input: TensorProto's number of its element type, and its extents, 0 where one is not known."""
-
-    elem_type: int
-    shape: tuple[int, ...]
-
-
-_Ports = Sequence[Port | None]
-_Attributes = Mapping[str, Any]
-
-
-class _Body:
-    """Steps of a function, in order; names of tensors are its own."""
-
-    def __init__(self, opset: int) -> None:
-        self.steps: list[NodeProto] = []
-        self._opset = opset
-
-    def __call__(self, op_type: str, inputs: str, /, output: str = "", **attributes: Any) -> str:
-        name = output or f"t{len(self.steps)}"
-        self.steps.append(helper.make_node(op_type, inputs.split(), [name], **attributes))
-        return name
-
-    def numbers(self, values: Sequence[float], elem_type: int = TensorProto.INT64) -> str:
-        """A constant list."""
-        kind = helper.tensor_dtype_to_np_dtype(elem_type)
-        return self("Constant", "", value=numpy_helper.from_array(np.asarray(values).astype(kind)))
-
-    def reduced(self, op_type: str, x: str, axis: int, output: str) -> None:
-        """A reduction of an axis, of those whose axes are an input from opset 18 on."""
-        if self._opset < 18:
-            self(op_type, x, output, axes=[axis], keepdims=0)
-        else:
-            self(op_type, f"{x} {self.numbers([axis])}", output, keepdims=0)
-
-    def part(self, x: str, axis: int, begin: int, end: int) -> str:
-        limits = " ".join(self.numbers([each]) for each in (begin, end, axis))
-        return self("Slice", f"{x} {limits}")
-
-
-_Writer = Callable[[_Body, _Ports, _Attributes], bool]
-"""Writes a function of inputs i0, i1, ... and outputs o0, o1, ...; False where the inputs are none that it takes."""
-
-
-def _of(ports: _Ports, index: int) -> Port | None:
-    return ports[index] if index < len(ports) else None
-
-
-def _bias_add(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+def _bias_add(body: Body, ports: Ports, at: Attributes) -> bool:
     body("Add", f"{body('Add', 'i0 i1')} i2", "o0")
     return True
 
 
-def _bias_dropout(body: _Body, ports: _Ports, at: _Attributes) -> bool:
-    body("Add", f"{body('Add', 'i0 i1')} i2" if _of(ports, 2) else "i0 i1", "o0")
+def _bias_dropout(body: Body, ports: Ports, at: Attributes) -> bool:
+    body("Add", f"{body('Add', 'i0 i1')} i2" if port_of(ports, 2) else "i0 i1", "o0")
     return True
 
 
-def _bias_split_gelu(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+def _bias_split_gelu(body: Body, ports: Ports, at: Attributes) -> bool:
     """Of both halves of each row the first, times gelu of the second."""
-    x, bias = _of(ports, 0), _of(ports, 1)
+    x, bias = port_of(ports, 0), port_of(ports, 1)
     if x is None or bias is None or len(bias.shape) != 1 or bias.shape[0] < 2 or bias.shape[0] % 2:
         return False
     total, width = body("Add", "i0 i1"), bias.shape[0] // 2
     first, gate = (body.part(total, -1, begin, begin + width) for begin in (0, width))
-    body("Mul", f"{first} {body('Gelu', gate, domain=_DOMAIN)}", "o0")
+    body("Mul", f"{first} {body('Gelu', gate, domain=DOMAIN)}", "o0")
     return True
 
 
-def _bias_softmax(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+def _bias_softmax(body: Body, ports: Ports, at: Attributes) -> bool:
     """Over the last axis, of biases that are spread as ONNX spreads operands."""
-    x, bias = _of(ports, 0), _of(ports, 1)
+    x, bias = port_of(ports, 0), port_of(ports, 1)
     if x is None or bias is None or at.get("axis", 1) not in (-1, len(x.shape) - 1):
         return False
     spread = zip(bias.shape, x.shape, strict=True) if len(bias.shape) == len(x.shape) else [(2, 1)]
@@ -104,13 +53,13 @@ def _bias_softmax(body: _Body, ports: _Ports, at: _Attributes) -> bool:
     return True
 
 
-def _group_norm(body: _Body, ports: _Ports, at: _Attributes) -> bool:
-    return _normed(body, _of(ports, 0), "i0", at)
+def _group_norm(body: Body, ports: Ports, at: Attributes) -> bool:
+    return _normed(body, port_of(ports, 0), "i0", at)
 
 
-def _skip_group_norm(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+def _skip_group_norm(body: Body, ports: Ports, at: Attributes) -> bool:
     """Of the sum with input 3, and with a bias of each channel; the sum is output 1."""
-    skip, added = _of(ports, 3), "i3"
+    skip, added = port_of(ports, 3), "i3"
     if skip is None:
         return False
     last = bool(at.get("channels_last", 1))
@@ -118,14 +67,14 @@ def _skip_group_norm(body: _Body, ports: _Ports, at: _Attributes) -> bool:
         spread = [0, 1, 1, -1] if last else [0, -1, 1, 1]
         added = body("Reshape", f"i3 {body.numbers(spread)}")
     total = body("Add", f"i0 {added}")
-    if _of(ports, 4) is not None:
+    if port_of(ports, 4) is not None:
         wide = body("Reshape", f"i4 {body.numbers([1, 1, 1, -1] if last else [1, -1, 1, 1])}")
         total = body("Add", f"{total} {wide}")
     body("Identity", total, "o1")
-    return _normed(body, _of(ports, 0), total, at)
+    return _normed(body, port_of(ports, 0), total, at)
 
 
-def _normed(body: _Body, port: Port | None, x: str, at: _Attributes) -> bool:
+def _normed(body: Body, port: Port | None, x: str, at: Attributes) -> bool:
     """Channels normalised in groups, then SiLU where `activation` asks for it."""
     groups = at.get("groups", 0)
     if port is None or len(port.shape) != 4 or not isinstance(groups, int) or groups < 1:
@@ -146,22 +95,22 @@ def _normed(body: _Body, port: Port | None, x: str, at: _Attributes) -> bool:
     return True
 
 
-def _nhwc_conv(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+def _nhwc_conv(body: Body, ports: Ports, at: Attributes) -> bool:
     """Images, and filters too, with their channels last."""
-    x, filters = _of(ports, 0), _of(ports, 1)
+    x, filters = port_of(ports, 0), port_of(ports, 1)
     if x is None or filters is None or len(x.shape) != 4 or len(filters.shape) != 4:
         return False
     if tuple(filters.shape[1:3]) != tuple(at.get("kernel_shape", filters.shape[1:3])):
         return False
     image, turned = (body("Transpose", name, perm=[0, 3, 1, 2]) for name in ("i0", "i1"))
     given = ("auto_pad", "dilations", "group", "pads", "strides")
-    bias = " i2" if _of(ports, 2) else ""
+    bias = " i2" if port_of(ports, 2) else ""
     made = body("Conv", f"{image} {turned}{bias}", **{name: at[name] for name in given if name in at})
     body("Transpose", made, "o0", perm=[0, 2, 3, 1])
     return True
 
 
-def _distances(body: _Body, ports: _Ports, at: _Attributes) -> bool:
+def _distances(body: Body, ports: Ports, at: Attributes) -> bool:
     """Of each row of input 0 from each of input 1, or its square. |a|^2 - 2 a b + |b|^2 would lose what rows have in
     common."""
     metric = at.get("metric", "sqeuclidean")
@@ -170,14 +119,14 @@ def _distances(body: _Body, ports: _Ports, at: _Attributes) -> bool:
     if way is None or any(port is None or len(port.shape) != 2 for port in ports):
         return False
     rows = body("Reshape", f"i0 {body.numbers([0, 1, -1])}")
-    body.reduced(way, body("Sub", f"{rows} i1"), 2, "o0")
+    body.reduced(way, body("Sub", f"{rows} i1"), [2], "o0")
     return True
 
 
-_WRITERS: dict[str, _Writer] = {
+_WRITERS: dict[str, Writer] = {
     "BiasAdd": _bias_add, "BiasDropout": _bias_dropout, "BiasSoftmax": _bias_softmax,
     "BiasSplitGelu": _bias_split_gelu, "CDist": _distances, "GroupNorm": _group_norm, "NhwcConv": _nhwc_conv,
-    "SkipGroupNorm": _skip_group_norm,
+    "SkipGroupNorm": _skip_group_norm, **FURTHER, **QUANTISED,
 }  # fmt: skip
 
 OPERATORS = tuple(sorted(_WRITERS))
@@ -185,12 +134,12 @@ OPERATORS = tuple(sorted(_WRITERS))
 
 
 def body_of_contrib(
-    op_type: str, attributes: _Attributes, ports: _Ports, outputs: int, opset: int
+    op_type: str, attributes: Attributes, ports: Ports, outputs: int, opset: int
 ) -> FunctionProto | None:
     """The function of a node with these inputs (None: left out), with its first `outputs` outputs. None where there is
     none."""
     writer = _WRITERS.get(op_type)
-    body = _Body(opset)
+    body = Body(opset)
     if writer is None or opset < LEAST_OPSET or not writer(body, ports, attributes):
         return None
     made = {name for step in body.steps for name in step.output}
@@ -198,5 +147,5 @@ def body_of_contrib(
     if not made.issuperset(names):
         return None
     inputs = [f"i{index}" for index in range(len(ports))]
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid(_DOMAIN, 1)]
-    return helper.make_function(_DOMAIN, op_type, inputs, names, body.steps, imports)
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
+    return helper.make_function(DOMAIN, op_type, inputs, names, body.steps, imports)

@@ -15,9 +15,10 @@ import onnx.defs
 import onnx.inliner
 from onnx import AttributeProto, helper, numpy_helper
 
-from bolt_build.graph.importing import Attribute, Branch, OnnxNode
+from bolt_build.graph.importing import Attribute, Branch, OnnxNode, Refusal
 from bolt_build.graph.ir import TensorType
-from bolt_build.graph.onnx_model.contrib_bodies import Port, body_of_contrib
+from bolt_build.graph.onnx_model.contrib_bodies import body_of_contrib
+from bolt_build.graph.onnx_model.contrib_body import Port
 from bolt_build.graph.onnx_model.onnx_file import branch_of
 from bolt_build.graph.onnx_model.onnx_findings import Findings
 from bolt_build.graph.onnx_model.onnx_tensor import Tensors
@@ -41,7 +42,7 @@ def body_of(node: OnnxNode, types: Sequence[TensorType | None], opset: int) -> B
     proto.attribute.extend(_attribute(name, value) for name, value in node.attributes)
     ports = dict(zip(node.inputs, types, strict=True))
     if node.domain:
-        function = _contrib(node, types, opset)
+        function = _taken_over(proto, types) or _contrib(node, types, opset)
     else:
         function = _function(proto, [_type(each) for each in types], opset)
     if function is None:
@@ -63,6 +64,31 @@ def body_of(node: OnnxNode, types: Sequence[TensorType | None], opset: int) -> B
     tensors.finish()
     findings.check()
     return body
+
+
+_AS_ONNX = {"LinearAttention": 27, "CausalConvWithState": 27}
+"""Operators of the other domain that ONNX took over, by the opset in which it did. Their attributes that it did not
+take have these values where nothing is said."""
+_UNTAKEN = {
+    "state_window": 0, "dilation": 1, "ndim": 1, "state_update_capacity": 0, "state_channels_last": 0,
+    "state_length": 0, "input_channel_offset": 0, "channels_last": 0, "input_channels": 0,
+}  # fmt: skip
+
+
+def _taken_over(proto: onnx.NodeProto, types: Sequence[TensorType | None]) -> onnx.FunctionProto | None:
+    """The function of a node of the other domain that is an operator of ONNX too. Raises Refusal."""
+    if proto.op_type not in _AS_ONNX:
+        return None
+    kept = []
+    for each in proto.attribute:
+        if each.name not in _UNTAKEN:
+            kept.append(each)
+        elif helper.get_attribute_value(each) != _UNTAKEN[each.name]:
+            message = f"{each.name}={helper.get_attribute_value(each)} is not supported"
+            raise Refusal("unsupported-attribute", message)
+    del proto.attribute[:]
+    proto.attribute.extend(kept)
+    return _function(proto, [_type(each) for each in types], _AS_ONNX[proto.op_type])
 
 
 def _contrib(node: OnnxNode, types: Sequence[TensorType | None], opset: int) -> onnx.FunctionProto | None:

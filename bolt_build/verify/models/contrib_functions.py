@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
-from bolt_build.graph.onnx_model.contrib_bodies import OPERATORS, Port, body_of_contrib
+from bolt_build.graph.onnx_model.contrib_bodies import OPERATORS, body_of_contrib
+from bolt_build.graph.onnx_model.contrib_body import Port
 
 _CONTRIB = "com.microsoft"
 _AS_FIRST = (

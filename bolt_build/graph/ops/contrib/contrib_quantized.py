@@ -195,8 +195,6 @@ def import_matmul_nbits(node: NodeImport) -> None:
     node.integer("accuracy_level", 0)
     if bits not in (2, 4, 8) or block < 1:
         raise Refusal("unsupported-attribute", f"{bits} bits in blocks of {block} are not supported")
-    if node.has(4):
-        raise Refusal("unsupported-attribute", "g_idx is not supported")
     blocks = -(-depth // block)
     packed = node.static(1, "the weights").view(np.uint8)
     if packed.size != columns * blocks * (block * bits // 8):
@@ -209,7 +207,14 @@ def import_matmul_nbits(node: NodeImport) -> None:
         if given.dtype == np.uint8:
             given = unpacked(given.reshape(columns, -1), bits)[:, :blocks]
         zero = given.astype(np.float32).reshape(columns, blocks)
-    weights = ((q.astype(np.float32) - zero[..., None]) * scale).reshape(columns, -1)[:, :depth]
+    if node.has(4):  # rows of blocks of their own, as GPTQ orders them
+        block_of = node.static(4, "the block of each row (g_idx)").reshape(-1)[:depth]
+        if block_of.size < depth or not 0 <= block_of.min() <= block_of.max() < blocks:
+            raise ShapeError(f"g_idx must have one of {blocks} blocks for each of {depth} rows")
+        rows = q.reshape(columns, -1)[:, :depth].astype(np.float32)
+        weights = (rows - zero[:, block_of]) * scale[:, block_of, 0]
+    else:
+        weights = ((q.astype(np.float32) - zero[..., None]) * scale).reshape(columns, -1)[:, :depth]
     if node.type(0).rank == 1:
         raise Refusal("unsupported-attribute", "a factor of one axis is not supported")
     plain = node.helper(weights.astype(numpy_dtype(node.type(0).dtype)), "weights")
@@ -300,7 +305,7 @@ IMPORTERS = (
     _of("MatMulIntegerToFloat", import_matmul_to_float, _BYTES, _COLUMNS, _SCALE, _SCALE),
     _of("DynamicQuantizeMatMul", import_dynamic_matmul, Data((2, 8), DType.F32), _COLUMNS, _SCALE),
     Importer(
-        "MatMulNBits", (1,), import_matmul_nbits, domain=_DOMAIN, note="2, 4 or 8 bits; no g_idx",
+        "MatMulNBits", (1,), import_matmul_nbits, domain=_DOMAIN, note="2, 4 or 8 bits",
         example=Example(
             (Data((2, 16)), Bytes((4, 1, 8)), Weights((4, 1))),
             (("K", 16), ("N", 4), ("bits", 4), ("block_size", 16)),

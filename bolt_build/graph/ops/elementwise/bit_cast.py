@@ -12,7 +12,7 @@ from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.example import IMAGE, Data, Example
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
-from bolt_build.graph.ops.moves.moving import ONNX_DTYPES
+from bolt_build.graph.ops.moves.moving import ONNX_DTYPES, unsupported_type
 from bolt_build.graph.ops.operands import expect_count
 
 HALVES = (DType.F16, DType.BF16)
@@ -45,7 +45,7 @@ class BitCast(Op):
 def import_bit_cast(node: NodeImport) -> None:
     to, source = ONNX_DTYPES.get(node.integer("to")), node.type(0).dtype
     if to is None:
-        raise Refusal("unsupported-dtype", f"element type {node.integer('to')} of ONNX's TensorProto is not supported")
+        raise unsupported_type(node.integer("to"))
     if (half := next((each for each in (source, to) if each in HALVES), None)) is not None:
         message = f"bits of {half.value} depend on the precision in which an engine stores it"
         raise Refusal("unsupported-op", message, "let the model have them as integers, or as float32")

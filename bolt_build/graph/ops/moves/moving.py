@@ -137,16 +137,21 @@ def import_split(node: NodeImport) -> None:
 
 
 def import_pad(node: NodeImport) -> None:
-    rank = node.type(0).rank
-    mode, value = node.text("mode", "constant"), 0.0
-    if mode not in PAD_MODES:
-        raise Refusal("unsupported-attribute", f"mode '{mode}' is not supported")
+    value = 0.0
     if node.version >= 11:
         pads = node.static_ints(1, "the list of pads")
-        if node.has(2) and mode == "constant":
+        if node.has(2) and node.text("mode", "constant") == "constant":
             value = node.static_number(2, "the padding value")
     else:
         pads, value = node.integers("pads"), node.real("value", 0.0)
+    padded(node, pads, value)
+
+
+def padded(node: NodeImport, pads: Sequence[int], value: float) -> None:
+    """Input 0 with pads at the begin and the end of all axes, or of those of input 3. Raises Refusal and ShapeError."""
+    rank, mode = node.type(0).rank, node.text("mode", "constant")
+    if mode not in PAD_MODES:
+        raise Refusal("unsupported-attribute", f"mode '{mode}' is not supported")
     axes = node.axes(node.static_ints(3, "the list of axes"), rank) if node.has(3) else tuple(range(rank))
     if len(pads) != 2 * len(axes):
         raise ShapeError(f"pads {list(pads)} must have two entries for each of {len(axes)} axes")
@@ -209,9 +214,27 @@ def import_cast_like(node: NodeImport) -> None:
 def import_cast(node: NodeImport) -> None:
     to = ONNX_DTYPES.get(node.integer("to"))
     if to is None:
-        raise Refusal("unsupported-dtype", f"element type {node.integer('to')} of ONNX's TensorProto is not supported")
+        raise unsupported_type(node.integer("to"))
     cast_to(node, to)
 
+
+def unsupported_type(number: int) -> Refusal:
+    """Says that an element type is not supported, which TensorProto gives this number."""
+    known = ONNX_DTYPES.get(number)
+    name = known.value if known is not None else _OTHERS.get(number, f"{number} of ONNX's TensorProto")
+    return Refusal("unsupported-dtype", f"element type {name} is not supported", NARROW if number >= 17 else None)
+
+
+NARROW = (
+    "constants alone may be float8 or of fewer than 8 bits: leave tensors of data in floating point, or quantise them "
+    "to integers of 8 bits"
+)
+"""What helps where a tensor of data is to have a type that none has."""
+_OTHERS = {
+    8: "string", 14: "complex64", 15: "complex128", 17: "float8e4m3fn", 18: "float8e4m3fnuz", 19: "float8e5m2",
+    20: "float8e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4e2m1", 24: "float8e8m0", 25: "uint2", 26: "int2",
+    27: "float6e2m3", 28: "float6e3m2",
+}  # fmt: skip
 
 ONNX_DTYPES = {
     1: DType.F32, 2: DType.U8, 3: DType.I8, 4: DType.U16, 5: DType.I16, 6: DType.I32, 7: DType.I64, 9: DType.BOOL,

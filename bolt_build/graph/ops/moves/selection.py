@@ -7,10 +7,10 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import numpy_dtype
 from bolt_build.graph.example import Data, Example, Integers
-from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import ShapeError, TensorType
 from bolt_build.graph.ops.moves.gather import Gather
-from bolt_build.graph.ops.moves.moving import ONNX_DTYPES
+from bolt_build.graph.ops.moves.moving import ONNX_DTYPES, unsupported_type
 from bolt_build.graph.ops.moves.shape import Reshape
 
 
@@ -45,9 +45,7 @@ def import_eye_like(node: NodeImport) -> None:
         raise ShapeError(f"{list(shape)} is no matrix")
     dtype = ONNX_DTYPES.get(node.integer("dtype")) if node.given("dtype") else node.type(0).dtype
     if dtype is None:
-        raise Refusal(
-            "unsupported-dtype", f"element type {node.integer('dtype')} of ONNX's TensorProto is not supported"
-        )
+        raise unsupported_type(node.integer("dtype"))
     offset = node.integer("k", 0)
     node.fold(TensorType(dtype, shape), lambda: np.eye(*shape, k=offset).astype(numpy_dtype(dtype)))
 

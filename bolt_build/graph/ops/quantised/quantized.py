@@ -12,6 +12,7 @@ from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Op, ShapeError, Stored, TensorType
 from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.moving import NARROW, unsupported_type
 from bolt_build.graph.ops.moves.shape import Reshape
 from bolt_build.graph.ops.products.conv import convolution
 from bolt_build.graph.ops.products.matmul import matrices
@@ -35,7 +36,7 @@ def element_type(node: NodeImport, name: str) -> DType | None:
     """The element type that an attribute names; None where it is not given, or 0. Raises Refusal."""
     number = node.integer(name, 0)
     if number and number not in _ELEMENTS:
-        raise Refusal("unsupported-dtype", f"{name} {number} is of an element type that no tensor of an engine has")
+        raise unsupported_type(number)
     return _ELEMENTS.get(number)
 
 
@@ -117,7 +118,7 @@ def _block(node: NodeImport) -> int:
 def import_quantize(node: NodeImport) -> None:
     asked = element_type(node, "output_dtype")
     if asked is not None and asked.is_float:
-        raise Refusal("unsupported-dtype", f"quantises to integers, not to {asked.value}")
+        raise Refusal("unsupported-dtype", f"quantises to integers, not to {asked.value}", NARROW)
     to = node.type(2).dtype if node.has(2) else asked or DType.U8
     _Placed(node, _block(node), to).emit(Quantize(to))
 
@@ -135,7 +136,9 @@ def import_dequantize(node: NodeImport) -> None:
         stored = Stored(q, scales, zeros) if q.dtype in (np.int8, np.uint8) and scales.dtype == np.float32 else None
         node.fold(TensorType(to, x.shape), lambda: dequantized(q, scales, zeros, to), stored)
     elif x.dtype.is_float:
-        raise Refusal("unsupported-dtype", "what is stored in 8 bits or less of floating point must be constant")
+        raise Refusal(
+            "unsupported-dtype", "what is stored in 8 bits or less of floating point must be constant", NARROW
+        )
     else:
         _Placed(node, block, x.dtype).emit(Dequantize(to))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bolt_build.graph.arrays import numpy_dtype
-from bolt_build.graph.importing import Importer, NodeImport, Refusal
+from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, ShapeError, TensorType
+from bolt_build.graph.ops.moves.moving import unsupported_type
 from bolt_build.graph.ops.signals.spectrum import TYPES
 
 _NAMES = ("the number of bands", "the length of the transform", "the sample rate", "the lower edge", "the upper edge")
@@ -35,7 +36,7 @@ def import_mel_weights(node: NodeImport) -> None:
     lowest, highest = (node.static_number(index, _NAMES[index]) for index in (3, 4))
     number = node.integer("output_datatype", 1)
     if number not in TYPES:
-        raise Refusal("unsupported-dtype", f"element type {number} of ONNX's TensorProto is not supported")
+        raise unsupported_type(number)
     if min(bands, length, rate) < 1 or not 0.0 <= lowest < highest:
         raise ShapeError(f"{bands} bands from {lowest} to {highest} Hz of {length} samples at a rate of {rate}")
     dtype = TYPES[number]

@@ -14,6 +14,7 @@ from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, ShapeError, TensorType
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.moves.gather import Gather
+from bolt_build.graph.ops.moves.moving import unsupported_type
 from bolt_build.graph.ops.moves.shape import Reshape, Slice, Transpose
 from bolt_build.graph.ops.products.matmul import MatMul
 
@@ -137,7 +138,7 @@ def import_window(node: NodeImport) -> None:
     size = int(node.static_number(0, "the size"))
     number = node.integer("output_datatype", 1)
     if number not in TYPES:
-        raise Refusal("unsupported-dtype", f"element type {number} of ONNX's TensorProto is not supported")
+        raise unsupported_type(number)
     if size < 1:
         raise ShapeError(f"a window of {size} elements")
     last = size if node.integer("periodic", 1) else max(size - 1, 1)
