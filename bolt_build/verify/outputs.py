@@ -137,7 +137,7 @@ def compare_output(
     element, rms = max(element, _TRIED * limits.growth.tried_element), max(rms, _TRIED * limits.growth.tried)
     report = OutputReport(
         name, 0, 0, element, 0, rms, 0, None, None, limits.growth.rms, limits.allowed, 0, 0, rms < MOST_RMS, ok=False,
-        of_elements=limits.growth.element,
+        of_elements=limits.growth.element, changed=limits.growth.changed,
     )  # fmt: skip
     for result, reference in zip(results, expected, strict=True):
         if result.shape != reference.shape:

@@ -55,7 +55,7 @@ def with_padding(
             if which > 0 and _leaves_nothing(dim, inputs):
                 continue
             growth = {
-                o.name: Growth(o.amplification, o.of_elements)
+                o.name: Growth(o.amplification, o.of_elements, o.changed)
                 for b in report.batches
                 for o in b.outputs
                 if sizes_of(b) == small.sizes

@@ -66,9 +66,9 @@ class OutputReport:
     `cosine_centred` is taken after removing the reference's mean over the batch (for batch 1 over the samples), None
     for a single row. `dependence` is the cosine between the reference's outputs of different inputs, None likewise.
     `amplification` is the most that the model makes, in any sample, of a relative change of its inputs, and
-    `of_elements` the most that it makes of any element. `tells` is
-    False where that lets roundings grow as large as the output. `allowed` is the recipe's tolerance: where it is set,
-    `error` is `max_abs` over the reference's root mean square, and all that counts.
+    `of_elements` the most that it makes of any element; of whole numbers, `changed` is the part that such a change
+    makes others. `tells` is False where that lets roundings grow as large as the output. `allowed` is the recipe's
+    tolerance: where it is set, `error` is `max_abs` over the reference's root mean square, and all that counts.
     """
 
     name: str
@@ -87,6 +87,7 @@ class OutputReport:
     tells: bool
     ok: bool
     of_elements: float = 0.0
+    changed: float = field(default=0.0, metadata=UNSAID)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from bolt_build.graph.ir import Array
 from bolt_build.planner.engine_plan import PaddedDim
 from bolt_build.schema.recipe import VerifySpec
 from bolt_build.verify.padded import with_padding
-from bolt_build.verify.report import REPORT_VERSION, SEEDED, VerifyReport
+from bolt_build.verify.report import REPORT_VERSION, SEEDED, BatchReport, OutputReport, VerifyReport
 from bolt_build.verify.samples import Samples
 from bolt_build.verify.tolerance import BY_ROUNDING
 
@@ -69,3 +70,23 @@ def test_padding_that_reaches_an_output_fails() -> None:
     assert not report.ok
     assert (problem.code, problem.severity) == ("padding-departs", "error")
     assert problem.message.startswith("padded to batch 4: batch 1, output 'y': ")
+
+
+def test_whole_numbers_that_rounding_decides_may_be_others_where_they_are_padded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where they are not padded: the same part of them."""
+    places = {"y": np.arange(64).reshape(1, 64)}
+    monkeypatch.setattr(sys.modules[__name__], "outputs", lambda inputs: places)
+    tiny = replace(tiny_plan(), padded=(BATCH,))
+    said = OutputReport("y", 0, 0, 0, 0, 0, 0, None, None, 0, None, 0, 0, True, True, changed=0.05)
+    report = replace(AGREES, batches=(BatchReport(1, 1, (said,), 0, (), True, True),))
+    samples = Samples(VerifySpec("onnxruntime", 1, 0))
+
+    def judged(count: int, report: VerifyReport) -> VerifyReport:
+        model = Model(lambda y: np.where(np.arange(64) < count, y + 1, y), [])
+        return with_padding(model, Reference(), tiny, samples, BY_ROUNDING, report)
+
+    assert judged(2, report).ok
+    assert not judged(2, AGREES).ok
+    assert not judged(32, report).ok

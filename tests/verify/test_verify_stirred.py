@@ -69,3 +69,50 @@ def test_outputs_may_be_off_by_what_steps_at_borders_make_of_them(proto: onnx.Mo
     (grown,) = amplification(reference, {"ids": IDS}, before, DType.F32, Share(2, 0, 1), 0).values()
     assert reference.rounds_to_integers
     assert 1e2 < grown.rms < 1e6
+
+
+IMAGE = tensor("x", [1, 4, 6, 6], TensorProto.UINT8)
+FILTERS = _RANDOM.randint(-99, 99, (8, 4, 3, 3)).astype(np.int8)
+NUMBERS = {
+    "scale": SCALE, "zero": ZERO, "w": FILTERS, "wide": np.asarray(0.3, np.float32),
+    "fine": np.asarray(0.05, np.float32), "none": np.asarray(0, np.int8),
+}  # fmt: skip
+
+
+def quantised(*nodes: onnx.NodeProto) -> onnx.ModelProto:
+    made = model(list(nodes), [IMAGE], constants=NUMBERS)
+    made.graph.output[0].type.tensor_type.elem_type = TensorProto.UINT8
+    return made
+
+
+OF_INTEGERS = quantised(
+    node("Transpose", "x", "t", perm=[0, 1, 3, 2]),
+    node("QLinearConv", "t scale zero w scale none wide zero", "h"),
+    node("QLinearConv", "h wide zero v scale none wide zero", "y"),
+)
+OF_INTEGERS.graph.initializer.append(onnx.numpy_helper.from_array(FILTERS[:, :, :1, :1].repeat(2, 1), "v"))
+OF_REAL = quantised(
+    node("DequantizeLinear", "x scale zero", "e"), node("Relu", "e", "r"), node("QuantizeLinear", "r fine zero", "y")
+)
+
+
+def test_what_quantised_inputs_stand_for_is_changed() -> None:
+    changed = stirred(OF_REAL, 0.25, 3)
+    assert changed is not None
+    assert [list(each.input) for each in changed.graph.node if each.op_type == "RandomNormalLike"] == [["e"]]
+
+
+def test_of_integers_that_become_others_the_first_scale_is_changed_once() -> None:
+    changed = stirred(OF_INTEGERS, 0.25, 3)
+    assert changed is not None
+    assert [list(each.input) for each in changed.graph.node if each.op_type == "RandomNormalLike"] == [["scale"]]
+    first, second = (list(each.input)[1] for each in changed.graph.node if each.op_type == "QLinearConv")
+    assert (first, second) == ("h/scale/stirred", "wide")
+
+
+@pytest.mark.parametrize("proto", [OF_INTEGERS, OF_REAL], ids=["integers", "real"])
+def test_integers_at_a_border_may_be_others(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    given = {"x": _RANDOM.randint(0, 255, (1, 4, 6, 6)).astype(np.uint8)}
+    reference = Reference(saved(tmp_path, proto), ())
+    (grown,) = amplification(reference, given, reference.outputs(given), DType.F32, Share(1, 0, 1), 0).values()
+    assert 0 < grown.changed < 0.3

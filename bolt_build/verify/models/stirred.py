@@ -8,22 +8,39 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 _REAL = TensorProto.FLOAT
 _MOVES = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 """What may stand between rows of integers and the node that makes real numbers of them."""
+_QUANTISED = (TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16)
+"""Types of inputs that stand for real numbers: images and what quantised layers leave."""
+_SCALES = {"QLinearConcat": 0, "QLinearWhere": 2}
+"""Which input of an operator of quantised tensors is the first scale, where it is not the second one."""
 
 
 def stirred(model: ModelProto, size: float, seed: int) -> ModelProto | None:
     """The model with each row that data take of a constant table in fp32 changed, element by element, by a random part
-    of itself: `size` in root mean square. None where it has no such table."""
+    of itself: `size` in root mean square. So are the real numbers that quantised inputs stand for, or their scales
+    where a node makes other integers of these. None where it has none of them."""
     changed = ModelProto()
     changed.CopyFrom(model)
     graph = changed.graph
     types = {each.name: each.data_type for each in graph.initializer}
     taken: dict[str, int] = {}
     """What data took of constants, by element type."""
+    given = {each.name for each in graph.input if each.type.tensor_type.elem_type in _QUANTISED}.difference(types)
     nodes: list[NodeProto] = []
     renamed: dict[str, str] = {}
+    scales = 0
     for node in graph.node:
         node.input[:] = [renamed.get(name, name) for name in node.input]
+        if _is_quantised(node) and not given.isdisjoint(node.input):
+            at = _SCALES.get(node.op_type, 1)
+            scales += 1
+            changed_scale = f"{node.output[0]}/scale/stirred"
+            nodes += _noise(node.input[at], changed_scale, size, seed + scales)
+            node.input[at] = changed_scale
         nodes.append(node)
+        if node.op_type in _MOVES and node.input[0] in given:
+            given.add(node.output[0])
+        if node.op_type == "DequantizeLinear" and node.input[0] in given:
+            taken[node.input[0]] = TensorProto.UINT8
         kind = _taken(node, types, taken)
         if kind is None:
             _note_constant(node, types)
@@ -33,11 +50,16 @@ def stirred(model: ModelProto, size: float, seed: int) -> ModelProto | None:
             nodes += _noise(output, renamed[output], size, seed + len(renamed))
         else:
             taken[node.output[0]] = kind
-    if not renamed:
+    if not renamed and not scales:
         return None
     del graph.node[:]
     graph.node.extend(nodes)
     return changed
+
+
+def _is_quantised(node: NodeProto) -> bool:
+    """True of operators whose results are integers with a scale, as their operands are."""
+    return node.op_type.startswith("QLinear") or node.op_type == "QGemm"
 
 
 def _taken(node: NodeProto, types: dict[str, int], taken: dict[str, int]) -> int | None:
