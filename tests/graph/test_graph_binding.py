@@ -119,6 +119,17 @@ def test_a_first_dimension_in_front_of_one_that_is_called_a_batch_is_a_dimension
     assert batch_symbols(load_model(saved(tmp_path, recurrent)).inputs) == ("batch_size",)
 
 
+def test_a_fixed_first_dimension_in_front_of_one_that_is_called_a_batch_stays(tmp_path: Path) -> None:
+    """Recurrent layers over a fixed number of steps, exported with dynamic_axes={"i0": {1: "batch"}}."""
+    recurrent = two_inputs([5, "batch", 3], [2, "batch", 8])
+    assert load_model(saved(tmp_path, recurrent)).batches(()) == (1,)
+    assert shapes(bound(tmp_path, recurrent, 4)) == {"i0": (5, 4, 3), "i1": (2, 4, 8), "y": (5, 4, 3)}
+    points = two_inputs([1, "N", 3])
+    assert shapes(bound(tmp_path, points, 1, (("N", 7),))) == {"i0": (1, 7, 3), "y": (1, 7, 3)}
+    (found,) = refused(tmp_path, points, 4, (("N", 7),))
+    assert found.code == "fixed-batch"
+
+
 def test_the_batch_is_the_only_dimension_that_dims_leave(tmp_path: Path) -> None:
     """Whatever it is called. Of a first dimension that is called a batch it stays the batch."""
     graph = bound(tmp_path, two_inputs(["steps", "singers", 5], ["steps"]), 3, (("steps", 7),))

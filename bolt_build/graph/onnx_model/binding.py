@@ -33,10 +33,11 @@ class Binding:
 
 
 def own_batch(inputs: Sequence[OnnxInput]) -> int:
-    """The batch that a model has where none is asked for: 1 where some input's first dimension is symbolic, or no input
-    has a dimension; otherwise the first dimension of its first input that has one."""
+    """The batch that a model has where none is asked for: 1 where some input's first dimension is symbolic, or a later
+    one is called a batch, or no input has a dimension; otherwise the first dimension of its first input that has
+    one."""
     first = [value.dims[0] for value in inputs if value.dims]
-    if not first or any(not isinstance(dim, int) for dim in first):
+    if not first or any(not isinstance(dim, int) for dim in first) or batch_symbols(inputs):
         return 1
     return next(dim for dim in first if isinstance(dim, int))
 
@@ -95,14 +96,14 @@ def bind_inputs(inputs: Sequence[OnnxInput], batch: int, dims: tuple[tuple[str, 
     """Static types of the inputs, and every dimension left over on either side.
 
     `dims` gives dimensions by name ("input.axis" for one without a name). `batch` is what `batch_symbols` says, and
-    every other dimension of such a name. Where all first dimensions are fixed, one of them must be `batch`; inputs
-    whose first dimension is another do not share it.
+    every other dimension of such a name. Where that says none and all first dimensions are fixed, one of them must be
+    `batch`; inputs whose first dimension is another do not share it.
     """
     bound = dict(dims)
     open_ = {symbol for each in inputs if (symbol := _first_symbol(each)) is not None}
     # Where `dims` gives every dimension, none would be the batch.
     shared = set(batch_symbols(inputs, bound)) or open_
-    problems = [] if open_ else _wrong_batches(inputs, batch)
+    problems = [] if shared else _wrong_batches(inputs, batch)
     unbound: dict[str, str] = {}
     used: set[str] = set()
     types = []
