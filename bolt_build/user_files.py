@@ -99,6 +99,14 @@ def kind_of(path: Path | str) -> str | None:
     return None if stat.S_ISREG(status.st_mode) else _kind(status)
 
 
+def leads_nowhere(path: Path | str) -> str | None:
+    """Of a link to what is not there, what that is; None of everything else."""
+    try:
+        return os.readlink(path) if os.path.islink(path) and not os.path.exists(path) else None
+    except (OSError, ValueError):
+        return None
+
+
 def stands_for_stream(path: Path) -> bool:
     """True where a file of this name must not be put in place of what is there: a device, a pipe, or one of the names
     under which the system shows what a process has open (/dev/stdout, /dev/fd/63)."""

@@ -79,7 +79,7 @@ def try_recipes(args: argparse.Namespace) -> tuple[list[Recipe], list[Diagnostic
     wrong: list[Diagnostic] = []
     for given in args.recipes:
         try:
-            paths = recipes_in(given) if given.is_dir() else [given]
+            paths = recipes_in(given) if os.path.isdir(given) else [given]
         except BoltError as error:
             wrong += error.diagnostics
             continue

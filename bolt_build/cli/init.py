@@ -99,15 +99,15 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
         hint = "leave it out; --dim gives a symbolic dimension its size"
         message = f"--input gives the inputs of a PyTorch module, and '{args.model}' is none"
         raise BoltError([Diagnostic("unused-option", message, hint=hint)], ExitCode.USAGE)
-    if args.model in zoo.names() and not Path(args.model).exists():
+    if args.model in zoo.names() and not os.path.exists(args.model):
         path = args.recipe or Path(f"{args.model}.yaml")
         lock = shipped_lock(args.model, known)
         return NewRecipe(path, None, args.model, "batch", dims, (), specs, others, lock)
     onnx = _exported(args) if is_function(args.model) else Path(args.model)
-    if os.path.lexists(onnx) and not onnx.is_file():
+    if os.path.lexists(onnx) and not os.path.isfile(onnx):
         what = kind_of(onnx) or "a link that leads nowhere"
         raise BoltError([Diagnostic("no-such-model", f"'{onnx}' is {what}, no ONNX file")])
-    if not onnx.is_file():
+    if not os.path.isfile(onnx):
         near = suggest(
             args.model, [*zoo.names(), *(path.name for path in sorted(Path().glob("*.onnx")) if path.is_file())]
         )

@@ -12,7 +12,6 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TextIO
 
 import bolt_build
@@ -151,7 +150,7 @@ def _dispatch(words: list[str]) -> int:
         streams.complain(_overview(sys.stderr))
         return int(ExitCode.USAGE)
     first = words[0]
-    if first == "help" and not Path(first).exists():
+    if first == "help" and not os.path.exists(first):
         words = [*words[1:2], "--help"]
         first = words[0]
     if first in ("-h", "--help"):
@@ -172,7 +171,7 @@ def _dispatch(words: list[str]) -> int:
 def _is_no_recipe(word: str) -> bool:
     """True for a bare word that is no file: a verb that does not exist."""
     bare = not word.startswith("-") and word.replace("-", "_").isidentifier()
-    return bare and not Path(word).exists()
+    return bare and not os.path.exists(word)
 
 
 def _unknown_verb(word: str) -> str:

@@ -16,7 +16,7 @@ import yaml
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.values import Entry, Items, Plain, Scalar, Table, Unreadable, Value, describe, shorten
-from bolt_build.user_files import UnfitFile, binary_kind, open_regular, read_regular, reason_of
+from bolt_build.user_files import UnfitFile, binary_kind, leads_nowhere, open_regular, read_regular, reason_of
 
 MAX_VALUES = 100_000
 """Values of one document with its aliases expanded; more is a mistake or an attack."""
@@ -142,7 +142,9 @@ def _read_text(path: Path, kind: DocumentKind) -> str:
     try:
         data = read_regular(path, MAX_BYTES)
     except FileNotFoundError as error:
-        raise BoltError([Diagnostic("no-such-file", f"no such {kind.noun}", subject=str(path))]) from error
+        target = leads_nowhere(path)
+        hint = None if target is None else f"it is a link to '{shorten(target)}', which is not there"
+        raise BoltError([Diagnostic("no-such-file", f"no such {kind.noun}", hint=hint, subject=str(path))]) from error
     except IsADirectoryError as error:
         raise BoltError([_no_file(path, "a directory", kind)]) from error
     except UnfitFile as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from bolt_build.schema.recipe import (
 from bolt_build.schema.validate import Schema, fits, recipe_schema, resolved, validate
 from bolt_build.schema.values import Items, Scalar, Table, Value, plain, shorten, text_at, value_at, walk
 from bolt_build.targets import Target, all_targets, target_named
-from bolt_build.user_files import kind_of
+from bolt_build.user_files import kind_of, leads_nowhere
 from bolt_build.wording import listed, suggest
 
 
@@ -226,7 +227,7 @@ def _check_model(table: Table) -> list[Diagnostic]:
         return []
     other = kind_of(path)
     kind = f"is {other}" if other is not None else "does not exist"
-    near = None if other is not None else suggest(os.path.basename(path), _siblings(path))
+    near = None if other is not None else _what_helps(name, path, ".onnx")
     return [Diagnostic("no-such-model", f"the model file '{shorten(name)}' {kind}", mark, near)]
 
 
@@ -271,12 +272,30 @@ def _check_verify(table: Table) -> list[Diagnostic]:
         return found
     other = kind_of(path)
     kind = f"is {other}" if other is not None else "does not exist"
-    near = None if other is not None else suggest(os.path.basename(path), _siblings(path, ".npz"))
+    near = None if other is not None else _what_helps(name, path, ".npz")
     message = f"the file of inputs '{shorten(name)}' {kind}"
     return [*found, Diagnostic("no-such-inputs", message, mark, near)]
 
 
-def _siblings(path: str, suffix: str = ".onnx") -> list[str]:
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_UNEXPANDED = re.compile(r"~|.*(\$|%\w+%)")
+
+
+def _what_helps(name: str, path: str, suffix: str) -> str | None:
+    """What helps where a recipe names a file that is not there."""
+    if _URL.match(name):
+        return "no URL is read: fetch the file, and name that; paths are relative to the recipe"
+    target = leads_nowhere(path)
+    if target is not None:
+        return f"it is a link to '{shorten(target)}', which is not there"
+    if near := suggest(os.path.basename(path), _siblings(path, suffix)):
+        return near
+    if _UNEXPANDED.match(name):
+        return "'~' and variables stand for themselves here; paths are relative to the recipe"
+    return None
+
+
+def _siblings(path: str, suffix: str) -> list[str]:
     try:
         return sorted(name for name in os.listdir(os.path.dirname(path)) if name.endswith(suffix))
     except OSError:

@@ -7,6 +7,7 @@ jsonschema is imported on first use, as help, `clean` and the like start in less
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -197,8 +198,27 @@ def _wrong_type(wrong: _Departure) -> Iterator[Diagnostic]:
             hint = "write it without quotes"
     elif "string" in wrong.wanted and found is not None and isinstance(place.value, Scalar):
         hint = "write it in quotes"
+    if "object" in wrong.wanted:
+        hint = _as_mapping(place.key, found)
     words = " or ".join(_TYPE_WORDS[name] for name in wrong.wanted if name != "null")
     yield Diagnostic("wrong-type", f"'{place.key}' must be {words}, found {describe(place.value)}", place.mark, hint)
+
+
+_PRECISION = re.compile(r"fp32|fp16|bf16")
+
+
+def _as_mapping(key: str, found: Any) -> str | None:
+    """How what was probably meant is written as the mapping that it has to be."""
+    words = [found] if isinstance(found, str) else found
+    if not isinstance(words, list) or not words or not all(isinstance(each, str) for each in words):
+        return None
+    if key == "targets":
+        return f"write targets: {{{', '.join(f'{shorten(each)}: {{}}' for each in words)}}}"
+    if key == "model" and isinstance(found, str):
+        return f"write model: {{{'onnx' if found.endswith('.onnx') else 'zoo'}: {shorten(found)}}}"
+    if key.startswith("targets.") and isinstance(found, str) and _PRECISION.fullmatch(found):
+        return f"write {{precision: {found}}}"
+    return None
 
 
 def _not_a_choice(wrong: _Departure) -> Iterator[Diagnostic]:

@@ -89,6 +89,18 @@ def test_a_recipe_is_built(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "gone.yaml: error[no-such-file]: no such recipe\n"
 
 
+@pytest.mark.parametrize("verb", ["check", "plan", "build", "clean", "why", "tune", "bench"])
+def test_a_recipe_whose_name_is_too_long(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a" * 300 + ".yaml"
+    assert main([verb, name]) == ExitCode.INVALID
+    assert capsys.readouterr().err == f"{name}: error[unreadable]: cannot be read: file name too long\n"
+
+
+def test_a_word_that_is_too_long_for_a_name_is_no_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["a" * 300]) == ExitCode.USAGE
+    assert "is neither a verb nor a recipe" in capsys.readouterr().err
+
+
 def test_diagnostics_and_their_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     error = BoltError([Diagnostic("missing-tool", "no compiler", hint="install one")], ExitCode.TOOL_MISSING)
     replace_check(monkeypatch, error)

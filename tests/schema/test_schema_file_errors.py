@@ -184,6 +184,42 @@ def test_a_recipe_that_is_not_there() -> None:
     assert complaint("gone.yaml") == "gone.yaml: error[no-such-file]: no such recipe\n"
 
 
+def test_a_link_that_leads_nowhere() -> None:
+    Path("net.yaml").symlink_to("gone/net.yaml")
+    assert complaint("net.yaml") == (
+        "net.yaml: error[no-such-file]: no such recipe\n  hint: it is a link to 'gone/net.yaml', which is not there\n"
+    )
+    Path("net.onnx").symlink_to("gone.onnx")
+    assert complaint_about(HEAD.replace("zoo: resnet50", "onnx: net.onnx")) == (
+        """\
+recipe.yaml:2:15: error[no-such-model]: the model file 'net.onnx' does not exist
+  2 | model: {onnx: net.onnx}
+    |               ^^^^^^^^ it is a link to 'gone.onnx', which is not there
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (
+            "https://models.example/net.onnx",
+            "no URL is read: fetch the file, and name that; paths are relative to the recipe",
+        ),
+        ("~/net.onnx", "'~' and variables stand for themselves here; paths are relative to the recipe"),
+        ("$MODELS/net.onnx", "'~' and variables stand for themselves here; paths are relative to the recipe"),
+    ],
+)
+def test_a_model_by_what_is_no_path(name: str, hint: str) -> None:
+    assert complaint_about(HEAD.replace("zoo: resnet50", f"onnx: {name}")) == (
+        f"""\
+recipe.yaml:2:15: error[no-such-model]: the model file '{name}' does not exist
+  2 | model: {{onnx: {name}}}
+    |               {"^" * len(name)} {hint}
+"""
+    )
+
+
 def test_a_directory() -> None:
     Path("recipes").mkdir()
     assert complaint("recipes") == (

@@ -135,7 +135,29 @@ recipe.yaml:4:1: error[wrong-type]: 'policy' must be a mapping, found nothing
         """\
 recipe.yaml:4:3: error[wrong-type]: 'targets' must be a mapping, found a list
   4 |   - host
-    |   ^
+    |   ^ write targets: {host: {}}
+""",
+    ),
+    "names for mappings": (
+        "bolt: 1\nmodel: net.onnx\ntargets: {h200: fp16}\n",
+        """\
+recipe.yaml:2:8: error[wrong-type]: 'model' must be a mapping, found the string 'net.onnx'
+  2 | model: net.onnx
+    |        ^^^^^^^^ write model: {onnx: net.onnx}
+recipe.yaml:3:17: error[wrong-type]: 'targets.h200' must be a mapping, found the string 'fp16'
+  3 | targets: {h200: fp16}
+    |                 ^^^^ write {precision: fp16}
+""",
+    ),
+    "a name and a list of numbers": (
+        "bolt: 1\nmodel: resnet50\ntargets: [1]\n",
+        """\
+recipe.yaml:2:8: error[wrong-type]: 'model' must be a mapping, found the string 'resnet50'
+  2 | model: resnet50
+    |        ^^^^^^^^ write model: {zoo: resnet50}
+recipe.yaml:3:10: error[wrong-type]: 'targets' must be a mapping, found a list
+  3 | targets: [1]
+    |          ^^^
 """,
     ),
     "neither branch of a union": (
