@@ -8,9 +8,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.onnx_model.contrib_bodies import OPERATORS
+from bolt_build.graph.reference import evaluate
 from bolt_build.verify.models.written_out import written_out
 from bolt_build.verify.reference import Reference
 from bolt_build.verify.rounding.rounding_rules import RULES, is_exact
@@ -114,3 +117,52 @@ def test_an_eye_is_computed_in_a_type_that_onnxruntime_has_one_of(given: int, dt
     (found,) = session.run(None, {"x": np.zeros((3, 4), helper.tensor_dtype_to_np_dtype(given))})
     np.testing.assert_array_equal(found.astype(int), np.eye(3, 4, k=1, dtype=int))
     assert found.dtype == helper.tensor_dtype_to_np_dtype(kind)
+
+
+def quantised_image_model(scale_of_shares: float) -> onnx.ModelProto:
+    """As onnxruntime's optimiser leaves a quantised network for a CPU: channels last, each node with scales."""
+    random = np.random.RandomState(0)
+    held = {
+        "s": np.float32(0.05), "z": np.uint8(120), "w": random.randint(-99, 99, (8, 8, 3, 3)).astype(np.int8),
+        "ws": np.float32(0.02), "wz": np.int8(0), "f": random.randint(-99, 99, (8, 5)).astype(np.int8),
+        "shares": np.float32(scale_of_shares), "none": np.uint8(0),
+    }  # fmt: skip
+    contrib = {"domain": "com.microsoft"}
+    nodes = [
+        helper.make_node("NhwcMaxPool", ["x"], ["p"], kernel_shape=[2, 2], strides=[2, 2], **contrib),
+        helper.make_node("QLinearConv", ["p", "s", "z", "w", "ws", "wz", "s", "z"], ["c"], channels_last=1,
+                         pads=[1, 1, 1, 1], **contrib),
+        helper.make_node("QLinearAdd", ["c", "s", "z", "p", "s", "z", "s", "z"], ["a"], **contrib),
+        helper.make_node("QLinearConcat", ["s", "z", "a", "s", "z", "p", "s", "z"], ["both"], axis=1, **contrib),
+        helper.make_node("QLinearConv", ["both", "s", "z", "w", "ws", "wz", "s", "z"], ["d"], channels_last=1,
+                         **contrib),
+        helper.make_node("QLinearGlobalAveragePool", ["d", "s", "z", "s", "z"], ["g"], channels_last=1, **contrib),
+        helper.make_node("Flatten", ["g"], ["flat"]),
+        helper.make_node("QGemm", ["flat", "s", "z", "f", "ws", "wz", "", "s", "z"], ["l"], **contrib),
+        helper.make_node("QLinearSoftmax", ["l", "s", "z", "shares", "none"], ["y"], opset=13, axis=-1, **contrib),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.UINT8, [2, 8, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.parametrize("scale", [1 / 256, 1 / 100])
+def test_quantised_images_are_written_out_behind_operators_that_onnx_knows_no_types_of(
+    scale: float, tmp_path: Path
+) -> None:
+    """Of a scale that is not 1/256, onnxruntime's QLinearSoftmax makes something else."""
+    proto = quantised_image_model(scale)
+    path = tmp_path / "net.onnx"
+    onnx.save(proto, path)
+    plain = written_out(proto)
+    assert {node.op_type for node in plain.graph.node if node.domain == "com.microsoft"}.isdisjoint(OPERATORS)
+    x = np.random.RandomState(1).randint(0, 255, (2, 8, 8, 8)).astype(np.uint8)
+    session = onnxruntime.InferenceSession(plain.SerializeToString(), providers=["CPUExecutionProvider"])
+    found = session.run(["y"], {"x": x})[0].astype(int)
+    wanted = evaluate(load_model(path).bind(2), {"x": x})["y"].astype(int)
+    assert abs(found - wanted).max() <= 1
+    assert abs(wanted.sum(1) * scale - 1).max() < 5 * scale

@@ -32,7 +32,7 @@ class Body:
 
     def __init__(self, opset: int) -> None:
         self.steps: list[NodeProto] = []
-        self._opset = opset
+        self.opset = opset
 
     def __call__(self, op_type: str, inputs: str, /, output: str = "", **attributes: Any) -> str:
         name = output or f"t{len(self.steps)}"
@@ -54,7 +54,7 @@ class Body:
 
     def reduced(self, op_type: str, x: str, axes: Sequence[int], output: str = "", keeps: int = 0) -> str:
         """A reduction of axes, of those whose axes are an input from opset 18 on."""
-        if self._opset < 18:
+        if self.opset < 18:
             return self(op_type, x, output, axes=list(axes), keepdims=keeps)
         return self(op_type, f"{x} {self.numbers(axes)}", output, keepdims=keeps)
 

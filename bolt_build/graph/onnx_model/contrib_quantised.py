@@ -39,6 +39,42 @@ def _quantised_conv(body: Body, ports: Ports, at: Attributes) -> bool:
     return True
 
 
+def _largest(body: Body, ports: Ports, at: Attributes) -> bool:
+    """MaxPool of bytes whose channels come last. Before opset 12 it had none of bytes."""
+    x = port_of(ports, 0)
+    if x is None or len(x.shape) < 3:
+        return False
+    rank = len(x.shape)
+    image = body("Transpose", "i0", perm=[0, rank - 1, *range(1, rank - 1)])
+    if body.opset < 12:
+        real = body("MaxPool", body("Cast", image, to=TensorProto.FLOAT), **dict(at))
+        made = body("Cast", real, to=x.elem_type)
+    else:
+        made = body("MaxPool", image, **dict(at))
+    body("Transpose", made, "o0", perm=[0, *range(2, rank), 1])
+    return True
+
+
+def _shares(body: Body, ports: Ports, at: Attributes) -> bool:
+    """A softmax between scales and zero points. onnxruntime takes any scale of the result for 1/256."""
+    x, axis = port_of(ports, 0), int(at.get("axis", -1))
+    if x is None or not x.shape or not port_of(ports, 2) or not port_of(ports, 4):
+        return False
+    real, last, single = body("DequantizeLinear", "i0 i1 i2"), len(x.shape) - 1, int(at.get("opset", 13)) >= 13
+    axis %= len(x.shape)
+    if axis == last or (single and body.opset >= 13):
+        made = body("Softmax", real, axis=axis)
+    elif single:
+        order = [each for each in range(last + 1) if each != axis] + [axis]
+        made = body("Softmax", body("Transpose", real, perm=order), axis=last)
+        made = body("Transpose", made, perm=[order.index(each) for each in range(last + 1)])
+    else:
+        made = body("Softmax", body("Flatten", real, axis=axis), axis=1)
+        made = body("Reshape", f"{made} {body('Shape', 'i0')}")
+    body("QuantizeLinear", f"{made} i3 i4", "o0")
+    return True
+
+
 def _embeddings(body: Body, ports: Ports, at: Attributes) -> bool:
     """The norm of sums of rows of tables, each with a scale and a zero point."""
 
@@ -117,7 +153,7 @@ def _apart(body: Body, packed: str, bits: int, shape: list[int]) -> str:
 
 
 QUANTISED: dict[str, Writer] = {
-    "QEmbedLayerNormalization": _embeddings, "QLinearConv": _quantised_conv, "QLinearReduceMean": _quantised_mean,
-    "QMoE": _experts,
+    "NhwcMaxPool": _largest, "QEmbedLayerNormalization": _embeddings, "QLinearConv": _quantised_conv,
+    "QLinearReduceMean": _quantised_mean, "QLinearSoftmax": _shares, "QMoE": _experts,
 }  # fmt: skip
 """By operator."""

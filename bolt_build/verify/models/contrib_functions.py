@@ -18,6 +18,11 @@ _AS_FIRST = (
 )  # fmt: skip
 """Other operators that onnxruntime's optimiser writes into models of any opset, so that onnx may know nothing of their
 types: what of their outputs is read is of the type of input 0."""
+_OF_ITS_AXES = {
+    "QLinearAdd": 0, "QLinearAveragePool": 0, "QLinearConcat": 2, "QLinearGlobalAveragePool": 0,
+    "QLinearLeakyRelu": 0, "QLinearMul": 0, "QLinearSigmoid": 0, "QLinearSoftmax": 0, "QLinearWhere": 1,
+}  # fmt: skip
+"""Of com.microsoft, whose results have as many axes as this input, and its type."""
 _SMALL = 1024
 """Elements of constants that decide shapes; of larger ones their types are enough."""
 
@@ -67,6 +72,18 @@ def _body(node: NodeProto, types: dict[str, TypeProto], opset: int) -> FunctionP
 
 def _other(node: NodeProto, types: dict[str, TypeProto]) -> TypeProto | None:
     """The type of the outputs of another operator; None where it is not known."""
+    at = _OF_ITS_AXES.get(node.op_type) if node.domain == _CONTRIB else None
+    if at is not None:
+        of = types.get(node.input[at]) if at < len(node.input) else None
+        axes = [] if of is None else [None] * len(of.tensor_type.shape.dim)
+        return None if of is None else helper.make_tensor_type_proto(of.tensor_type.elem_type, axes)
+    if node.op_type == "QGemm" and node.domain == _CONTRIB:
+        zero = node.input[8] if len(node.input) > 8 else ""
+        if zero and zero not in types:
+            return None
+        return helper.make_tensor_type_proto(
+            types[zero].tensor_type.elem_type if zero else TensorProto.FLOAT, [None] * 2
+        )
     first = types.get(node.input[0]) if node.input else None
     if first is None or node.op_type in _AS_FIRST:
         return first

@@ -109,16 +109,13 @@ def convolution(node: NodeImport, x: str, w: str) -> Conv:
 _Entries = tuple[int, ...]
 
 
-def import_window(
-    node: NodeImport, image: str | None = None
-) -> tuple[_Entries, _Entries, _Entries, _Entries, _Entries]:
-    """Kernel, strides, begin and end pads and dilations of a pooling of `image` (None: of input 0), in that order, one
-    entry a spatial axis each.
+def import_window(node: NodeImport) -> tuple[_Entries, _Entries, _Entries, _Entries, _Entries]:
+    """Kernel, strides, begin and end pads and dilations of a pooling, in that order, one entry a spatial axis each.
 
     A window that is larger than the padded input is as large as that where it is the only one, which it is by
     `ceil_mode`: what lies beyond counts for nothing.
     """
-    spatial = node.type_of(image or node.input(0)).shape[2:]
+    spatial = node.type(0).shape[2:]
     ones = (1,) * len(spatial)
     kernel = node.integers("kernel_shape")
     strides, dilations = node.integers("strides", ones), node.integers("dilations", ones)
