@@ -7,11 +7,11 @@ packages (`graph.operators`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bolt_build.errors import Diagnostic
+from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.graph.arrays import type_of
 from bolt_build.graph.importing import OnnxNode
 from bolt_build.graph.ir import Constant, Graph, Value
@@ -73,8 +73,34 @@ class OnnxModel:
         Raises BoltError with everything that is in the way: inputs, dimensions that cannot be bound, operators that are
         not supported, and every node that does not fit.
         """
+        try:
+            return self._bound(batch, dims, chosen)
+        except BoltError as error:
+            misfits = [each for each in error.diagnostics if each.code == _MISFIT and each.hint is None]
+            if batch == 1 or not misfits or not self._binds_one(dims, chosen):
+                raise
+            told = [replace(each, hint=_OF_ONE) if each in misfits else each for each in error.diagnostics]
+            raise BoltError(told, error.exit_code) from error
+
+    def _bound(self, batch: int, dims: Dims, chosen: Dims) -> Graph:
         table = importer_table()
         return ModelImport(self, bind_inputs(self.inputs, batch, (*dims, *chosen)), table).graph(batch, chosen)
+
+    def _binds_one(self, dims: Dims, chosen: Dims) -> bool:
+        """Whether the model can be bound for batch 1."""
+        try:
+            self._bound(1, dims, chosen)
+        except BoltError:
+            return False
+        return True
+
+
+_MISFIT = "shape-mismatch"
+_OF_ONE = (
+    "at batch 1 it fits: the file holds the extents of the example that it was exported with; export it with a batch "
+    "that is symbolic everywhere, or set model.batch to 1"
+)
+"""What helps where shapes do not fit for a batch, as exporters leave them that trace an example."""
 
 
 def load_model(path: Path) -> OnnxModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from graph_models import bound, model, node, ones, saved, tensor
@@ -128,6 +129,24 @@ def test_a_fixed_first_dimension_in_front_of_one_that_is_called_a_batch_stays(tm
     assert shapes(bound(tmp_path, points, 1, (("N", 7),))) == {"i0": (1, 7, 3), "y": (1, 7, 3)}
     (found,) = refused(tmp_path, points, 4, (("N", 7),))
     assert found.code == "fixed-batch"
+
+
+def test_the_example_that_a_file_was_exported_with_is_named_where_another_batch_does_not_fit(tmp_path: Path) -> None:
+    nodes = [node("Reshape", "x shape", "h"), node("MatMul", "h w", "y")]
+    constants = {"shape": np.asarray([4, 8]), "w": np.ones((8, 6), np.float32)}
+    traced = model(nodes, [tensor("x", ["batch", 4, 8])], constants=constants)
+    assert shapes(bound(tmp_path, traced, 1))["y"] == (4, 6)
+    (found,) = refused(tmp_path, traced, 2)
+    assert (found.code, found.message, found.hint) == (
+        "shape-mismatch",
+        "Reshape 'Reshape_0': [2, 4, 8] has 64 elements and cannot become [4, 8]",
+        (
+            "at batch 1 it fits: the file holds the extents of the example that it was exported with; export it with a "
+            "batch that is symbolic everywhere, or set model.batch to 1"
+        ),
+    )
+    wrong = model([node("MatMul", "x w", "y")], [tensor("x", ["batch", 4, 7])], constants=constants)
+    assert [each.hint for each in refused(tmp_path, wrong, 2)] == [None]
 
 
 def test_the_batch_is_the_only_dimension_that_dims_leave(tmp_path: Path) -> None:
