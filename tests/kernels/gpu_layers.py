@@ -27,6 +27,7 @@ from gpu_depthwise_chains import (
     inverted_trials,
     quads_trials,
     strips_trials,
+    turned_trials,
 )
 from gpu_flat import flat_trials
 from gpu_flat_rows import flat_row_trials
@@ -309,6 +310,7 @@ def of_warps() -> list[Trial]:
         + inverted_trials()
         + strips_trials()
         + quads_trials()
+        + turned_trials()
         + inverted_strips_trials()
     )
     found += normed_trials() + half_products() + chosen_products()
@@ -374,6 +376,7 @@ def _of_small_layers() -> list[Trial]:
     found += staged_trials() + image_trials() + image_number_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials() + quads_trials()
+    found += turned_trials()
     found += averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
     found += far_trials() + shared_line_trials() + crossed_trials()

@@ -24,6 +24,7 @@ from gpu_depthwise_chains import (
     inverted_trials,
     quads_trials,
     strips_trials,
+    turned_trials,
 )
 from gpu_grouped_layers import grouped_trials
 from gpu_groups import group_trials
@@ -58,7 +59,8 @@ def main() -> int:
             "shuffles": shuffle_trials, "kept": kept_trials, "thin": thin_trials,
             "norms-in-both": lambda: [each for each in (*slabs(), *image_trials()) if "-bothx" in each.label],
             "depthwise-chains": lambda: [
-                *chain_trials(), *inverted_trials(), *strips_trials(), *inverted_strips_trials(), *quads_trials()
+                *chain_trials(), *inverted_trials(), *strips_trials(), *inverted_strips_trials(), *quads_trials(),
+                *turned_trials(),
             ],
         }  # fmt: skip
         write(parts[sys.argv[3]]() if sys.argv[3:] else trials(), folder)

@@ -41,6 +41,7 @@ from bolt_build.families.grouped.neighbours.inverted_tile import (
 )
 from bolt_build.families.grouped.neighbours.quads_tile import QuadsTile, quads_tiles
 from bolt_build.families.grouped.neighbours.strips_tile import StripsTile, strips_tiles
+from bolt_build.families.grouped.neighbours.turned_tile import TurnedTile, turned_tiles
 from bolt_build.families.grouped.shape import SPACE, aligned, epilogue_operations, refuse, refuse_tensors, shape_of
 from bolt_build.families.grouped.sort import fastest
 from bolt_build.families.reason import Reason, within
@@ -155,10 +156,11 @@ def _is_tangent(problem: KernelProblem, target: Target | None) -> bool:
     return hopper and stages == ["silu"] and len(problem.epilogue) == 1
 
 
-Tile = ChainTile | InvertedTile | ExpandedTile | StripsTile | InvertedStripsTile | QuadsTile
+Tile = ChainTile | InvertedTile | ExpandedTile | StripsTile | InvertedStripsTile | QuadsTile | TurnedTile
 _KINDS: dict[object, Callable[[Reader], Tile]] = {
     "inverted": InvertedTile.read, "expanded": ExpandedTile.read, "strips": StripsTile.read,
     "inverted_strips": InvertedStripsTile.read, "quads": QuadsTile.read,
+    "turned": TurnedTile.read,
 }  # fmt: skip
 
 
@@ -168,7 +170,7 @@ def tiles(chain: ChainShape) -> tuple[Tile, ...]:
         return tuple(chain_tiles(chain))
     if chain.results:
         return (*inverted_tiles(chain), *inverted_strips_tiles(chain))
-    return (*expanded_tiles(chain), *strips_tiles(chain), *quads_tiles(chain))
+    return (*expanded_tiles(chain), *strips_tiles(chain), *quads_tiles(chain), *turned_tiles(chain))
 
 
 @functools.lru_cache(maxsize=64)
@@ -288,7 +290,7 @@ def emit(problem: KernelProblem, candidate: Candidate, target: Target, at: StepE
         text = [*means.member_arguments(shape, sums, way, 1), *text]
         inputs.append(at.outputs[1])
     call = f"kernel.run(r, {', '.join(inputs)});"
-    declared = ("bolt_grouped/quads.h",) if isinstance(tile, QuadsTile) else ()
+    declared = (f"bolt_grouped/{tile.kind}.h",) if isinstance(tile, QuadsTile | TurnedTile) else ()
     return StepCode((f"bolt_grouped/{header}.h", *declared), member, ", ".join(text), call, counts)
 
 
@@ -346,7 +348,7 @@ def unit(problem: KernelProblem, candidate: Candidate, target: Target) -> Kernel
     header = "expanded" if found.behind is None else "chain" if found.front is None else "inverted"
     arguments = "ChainArguments" if found.front is None else "InvertedArguments"
     tile, way = _read(problem, candidate)
-    header = tile.kind if isinstance(tile, StripsTile | InvertedStripsTile | QuadsTile) else header
+    header = tile.kind if isinstance(tile, StripsTile | InvertedStripsTile | QuadsTile | TurnedTile) else header
     tile_type = means.tile_type(tile.cxx(chain), way) if averages(problem) else tile.cxx(chain)
     types = [tile_type, f"const {SPACE}::{arguments}&"]
     types += [*(f"const {epilogue_type(each)}&" for each in found.problems), "void*"]

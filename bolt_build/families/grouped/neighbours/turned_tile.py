@@ -1,0 +1,342 @@
+"""Tiles of the kernels for a product and the depthwise convolution behind it that leave what lies between in planes of
+channels, where rows of a window are bands of matrices: four warps make the product together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import product
+from math import ceil
+from typing import ClassVar
+
+from bolt_build.families.common.blocks import refuse_shared
+from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
+from bolt_build.families.grouped.neighbours.chain_tile import OCTET, STEP, ChainShape, clocks_a_second
+from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
+from bolt_build.families.reason import Reason
+from bolt_build.targets import Gpu, Target
+
+_WARPS = 4
+"""Warps that make a product together, each with 16 channels."""
+_COLUMNS = 128
+"""Columns of a product at most: registers have the results of two."""
+_WIDE = 32
+"""Columns of results of a tile at most."""
+_HALF, _WHOLE = 8, 16
+"""Rows of results of a tile at most: where both halves of an instruction have the same ones, and where they do not."""
+_WINDOWS = (2, 5)
+"""Rows and columns of windows whose bands take eight words."""
+_STEPS = (1, 2)
+_WORDS = 8
+"""Of a row of a window in shared memory."""
+_BANK = 1024
+"""Bytes from whose multiples on WGMMA counts what it reads."""
+_MOST = 255
+"""Registers of a thread."""
+_MAKES, _CONVOLVES = 28, 44
+"""Registers of a thread beside what it multiplies, in both steps: what nvcc took."""
+# Fitted to 20 times of an H200, and off by 12%.
+_BEGIN = 1.1e-6
+"""Seconds until a block has its input and weights, and until it has stored its last results."""
+_LOADS = 54e9
+"""Bytes in a second that come from L2 to a multiprocessor."""
+_ALONE, _ISSUED = 6.1, 1.3
+"""Clocks of a scheduler for each instruction of a warp by itself, and of one beside others."""
+_TANGENT, _PRODUCT, _ACCESS = 8, 7, 4
+"""The same for a special function, for a product of 16 x 8 by 16 and for 128 bytes of shared memory."""
+
+
+@dataclass(frozen=True)
+class TurnedTile:
+    """`rows` by `columns` results, and products of `at_once` rows of the halo. A block has `across` times four warps
+    and one of `parts` of the channels, and computes `run` tiles one behind the other; a multiprocessor has room for
+    `beside` blocks."""
+
+    rows: int
+    columns: int
+    at_once: int
+    across: int
+    parts: int
+    beside: int
+    run: int = 1
+
+    kind: ClassVar[str] = "turned"
+
+    @property
+    def parameters(self) -> Named:
+        return (("kind", self.kind), *((each.name, getattr(self, each.name)) for each in fields(self)))
+
+    @classmethod
+    def read(cls, reader: Reader) -> TurnedTile:
+        """Raises ValueError."""
+        reader.word("kind", {cls.kind: cls.kind})
+        return cls(*(reader.number(each.name) for each in fields(cls)))
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """What of an image it computes, and a product."""
+        return (self.rows, self.columns, self.at_once)
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns} positions, {self.at_once} rows a product"
+
+    @property
+    def slab(self) -> int:
+        """Channels up to whose multiple weights have zeros behind them."""
+        return STEP
+
+    def n(self, chain: ChainShape) -> int:
+        """Runs of eight results of a product behind: none."""
+        return 0
+
+    @property
+    def warps(self) -> int:
+        return _WARPS * self.across
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    def share(self, shape: Shape) -> int:
+        """Warps of a block that have channels."""
+        return ceil(ceil(shape.channels / STEP) / self.parts)
+
+    def images(self, shape: Shape) -> int:
+        """Images of a block: two that one tile each has, of eight rows at most."""
+        one = self.rows == shape.out[0] and self.columns == shape.out[1]
+        return 2 if one and self.rows <= _HALF and shape.stride[0] == 1 and shape.batch > 1 else 1
+
+    def halves(self, shape: Shape) -> str:
+        """What both halves of an instruction's rows are, as the C++ enumeration has it."""
+        return "columns" if shape.stride[1] > 1 else "images" if self.images(shape) == 2 else "rows"
+
+    def tiles_of_image(self, shape: Shape) -> int:
+        return ceil(shape.out[0] / self.rows) * ceil(shape.out[1] / self.columns)
+
+    def blocks(self, shape: Shape) -> int:
+        return self.parts * ceil(ceil(shape.batch / self.images(shape)) * self.tiles_of_image(shape) / self.run)
+
+    @property
+    def eights(self) -> int:
+        """Times eight columns of results."""
+        return ceil(self.columns / OCTET)
+
+    def left(self, shape: Shape) -> int:
+        """Columns in front of the image that planes have: none where windows of eight results see all of it."""
+        return 0 if self.columns == shape.out[1] and self.eights == 1 else shape.pads[1]
+
+    def runs(self, shape: Shape) -> tuple[int, int]:
+        """Times eight columns of a row of a plane, and of those that windows step over, which lie behind."""
+        step, left, whole = shape.stride[1], self.left(shape), self.columns == shape.out[1]
+        counts = []
+        for run in range(step):
+            begin = (run + shape.pads[1] - left) % step
+            taps = (shape.kernel[1] - begin + step - 1) // step
+            needed = self.columns - 1 + taps - (run + shape.pads[1] - left - begin) // step
+            there = (shape.extent[1] + left - run + step - 1) // step
+            counts.append(max(1, ceil((min(needed, there) if whole else needed) / OCTET)))
+        return (counts[0], counts[1] if step > 1 else 0)
+
+    def across_of(self, shape: Shape) -> int:
+        """Columns of a row of a plane."""
+        return OCTET * sum(self.runs(shape))
+
+    def read_rows(self, shape: Shape) -> int:
+        """Rows of the halo of a tile, those outside the image too."""
+        return (self.rows - 1) * shape.stride[0] + shape.kernel[0]
+
+    def lines(self, shape: Shape) -> tuple[tuple[int, int], ...]:
+        """Of tiles below each other the rows of the halo that are in the image, and those above it."""
+        tops = range(-shape.pads[0], shape.out[0] * shape.stride[0] - shape.pads[0], self.rows * shape.stride[0])
+        ends = ((top, min(shape.extent[0], top + self.read_rows(shape))) for top in tops)
+        return tuple((self.images(shape) * (end - max(0, top)), max(0, -top)) for top, end in ends)
+
+    def there(self, shape: Shape) -> int:
+        """Rows of the halo that images have, of the tile that has most."""
+        return max(there for there, _ in self.lines(shape))
+
+    def products(self, shape: Shape) -> int:
+        return ceil(self.there(shape) / self.at_once)
+
+    def plane(self, shape: Shape) -> int:
+        """Times 16 bytes of a channel's plane."""
+        read = self.read_rows(shape)
+        lines = read if self.images(shape) == 2 else ceil(read / 2)
+        return 2 * lines * sum(self.runs(shape)) + 1
+
+    def given_bytes(self, chain: ChainShape) -> int:
+        """Bytes of shared memory for the input of a tile."""
+        pixels = self.products(chain.conv) * self.at_once * self.across_of(chain.conv)
+        return aligned(2 * pixels * aligned(chain.given, STEP), _BANK)
+
+    def shared_bytes(self, chain: ChainShape) -> int:
+        """The input of a tile, and planes and bands of each warp that has channels."""
+        shape = chain.conv
+        of_warp = STEP * (16 * self.plane(shape) + 4 * _WORDS * shape.kernel[0] + 4)
+        return self.given_bytes(chain) + self.share(shape) * of_warp + _BANK
+
+    def begins(self, shape: Shape) -> int:
+        """Rows from which on a lane reads matrices."""
+        high = shape.kernel[0]
+        return {"rows": high + 1, "images": 2 * high, "columns": high}[self.halves(shape)]
+
+    def sets(self, shape: Shape) -> int:
+        """Instructions' results that a warp has of a channel."""
+        return ceil(self.eights / 2) if self.halves(shape) == "columns" else self.eights
+
+    def registers(self, chain: ChainShape) -> int:
+        """Of a thread, about: first for weights and what products leave, then for matrices and results."""
+        shape = chain.conv
+        steps = ceil(chain.given / STEP)
+        made = min(2, self.products(shape)) * self.at_once * self.across_of(shape) // 2 + _MAKES
+        loads = ceil(self.begins(shape) * sum(self.runs(shape)) / 4)
+        convolved = 24 * self.sets(shape) + 5 * loads + _CONVOLVES
+        return max(4 * steps + made, convolved + (4 * steps if self.run > 1 else 0))
+
+    def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
+        """Why no kernel with the tile computes both on this GPU, None where one does."""
+        shape = chain.conv
+        if (reason := _refuse_window(shape, gpu) or self._refuse_extent(shape)) is not None:
+            return reason
+        if (self.parts - 1) * self.share(shape) * STEP >= shape.channels:
+            return Reason("{} channels leave some of {} blocks without any", shape.channels, self.parts)
+        if self.share(shape) > self.warps:
+            return Reason("{} blocks have but {} channels", self.parts, self.parts * self.warps * STEP)
+        registers, most = self.registers(chain), min(_MOST, gpu.registers // (self.threads * self.beside) // 8 * 8)
+        if registers > most:
+            form = "takes {} registers of a thread, {} threads beside each other have {}"
+            return Reason(form, registers, self.threads * self.beside, most)
+        shared = self.shared_bytes(chain)
+        if self.beside * (shared + 1024) > gpu.shared_memory + 1024:
+            return Reason("{} blocks of {} bytes of shared memory do not fit beside each other", self.beside, shared)
+        return refuse_shared(shared, gpu)
+
+    def _refuse_extent(self, shape: Shape) -> str | None:
+        """Why images have no such tiles."""
+        most = _WHOLE if self.halves(shape) == "rows" else _HALF
+        if self.rows > most or self.columns > _WIDE:
+            form = "tiles have up to {} rows and {} columns, not {} and {}"
+            return Reason(form, most, _WIDE, self.rows, self.columns)
+        if (columns := self.at_once * self.across_of(shape)) > _COLUMNS:
+            return Reason("a product has up to {} columns, not {}", _COLUMNS, columns)
+        staged = self.images(shape) * aligned(self.rows, 2) * OCTET * self.eights
+        if staged + 4 > OCTET * self.plane(shape):
+            return Reason("results of {} rows have no room where their halo was", self.rows)
+        return None
+
+    def seconds(self, chain: ChainShape, target: Target) -> float:
+        """Predicted time: what schedulers issue for all warps that have channels, or one by itself waits for."""
+        shape, gpu, clock = chain.conv, gpu_of(target), clocks_a_second(target)
+        blocks, given = self.blocks(shape), self.given_bytes(chain)
+        resident = min(self.beside, ceil(blocks / gpu.sms))
+        issued, busy = self._clocks(chain)
+        warps = ceil(self.share(shape) * resident / 4)
+        computed = self.run * max(_ALONE * issued, warps * max(_ISSUED * issued, busy)) / clock
+        constants = 2 * STEP * self.share(shape) * (chain.given + shape.taps)
+        alone = _BEGIN + (given + constants) * resident / _LOADS + computed
+        # Blocks of one wave begin where others of the one before end, but the last ones have less to do.
+        waves = max(1.0, blocks / (gpu.sms * resident))
+        waves = (waves + ceil(waves)) / 2
+        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), given, 0.0)
+        return limited_by(shape, load, blocks, 0.0, target, waves * alone)
+
+    def _clocks(self, chain: ChainShape) -> tuple[float, float]:
+        """Of a scheduler for a warp's part of a tile: of all instructions, and what keeps the busiest of special
+        functions, tensor cores and shared memory."""
+        shape, runs = chain.conv, self.runs(chain.conv)
+        steps, pixels = ceil(chain.given / STEP), self.products(shape) * self.at_once * self.across_of(shape)
+        high, sets = shape.kernel[0], self.sets(shape)
+        made, results = pixels / 2, STEP * 4 * sets  # numbers of a lane
+        matrices = self.begins(shape) * sum(runs)
+        multiplies = STEP * high * sets * (2 if shape.stride[1] > 1 else 1)
+        words = STEP * high * sum(min(2, run) for run in runs if run)
+        issued = made * (2.5 + chain.before / 2) + results * (2 + shape.epilogue / 2) + 1.3 * (multiplies + words)
+        issued += STEP * matrices / 4 + 250
+        tangents = _TANGENT * (made * (chain.before > 2) + results * (shape.epilogue > 2))
+        # WGMMA reads its right factor for all four warps.
+        tensor = _PRODUCT * multiplies + pixels * steps / 2
+        shared = _ACCESS * (STEP * matrices + words + pixels / 4 + results + pixels * steps / 16)
+        return issued, max(tangents, tensor, shared)
+
+    def sums(self, chain: ChainShape) -> Sums:
+        """Of the channels of each run of tiles, from the registers of the warp that has them all."""
+        shape, shared = chain.conv, self.shared_bytes(chain)
+        tiles, images = self.tiles_of_image(shape) // self.run, self.images(shape)
+        kept = max(shared, 4 * (images * STEP * self.share(shape) + 4 * self.threads) + _BANK)
+        return Sums(tiles, shared, tiles, ceil(shape.batch / images) * self.parts, kept)
+
+    def flops(self, chain: ChainShape) -> int:
+        """Operations, those on the halo and with zeros included."""
+        shape = chain.conv
+        tiles = ceil(shape.batch / self.images(shape)) * self.tiles_of_image(shape)
+        channels = aligned(shape.channels, STEP)
+        pixels = self.products(shape) * self.at_once * self.across_of(shape)
+        multiplied = 2 * 16 * OCTET * STEP * shape.kernel[0] * self.sets(shape) * shape.stride[1]
+        return tiles * channels * (2 * pixels * aligned(chain.given, STEP) + multiplied)
+
+    def cxx(self, chain: ChainShape) -> str:
+        """`bolt::grouped::TurnedTile<bolt::grouped::Window<5, 5, 1, 1, 1, 1>, 112, bolt::grouped::Halves::rows, 14, 2,
+        14, 14, 2, 2, 2, 0, 7, 2, 3, 1, 1, 8, 8>`"""
+        shape = chain.conv
+        lines = dict.fromkeys(self.lines(shape))
+        alike = next(iter(lines)) if len(lines) == 1 else (0, 0)
+        sizes = (
+            aligned(chain.given, STEP), f"{SPACE}::Halves::{self.halves(shape)}", *alike, self.rows, self.columns,
+            shape.pads[1], self.left(shape), *self.runs(shape), self.at_once, self.products(shape), self.across,
+            self.beside, self.run, wide(chain.given), wide(shape.channels),
+        )  # fmt: skip
+        return f"{SPACE}::TurnedTile<{shape.window}, {', '.join(map(str, sizes))}{shape.element}>"
+
+
+def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
+    """Why planes are not for a window, whatever their extent."""
+    if not gpu.warpgroup_mma:
+        return "products of four warps come with sm_90"
+    if any(gap != 1 for gap in shape.dilation):
+        return "bands have neighbouring taps, and the window is dilated"
+    if not all(_WINDOWS[0] <= extent <= _WINDOWS[1] for extent in shape.kernel):
+        return Reason("bands have room for windows of {} to {} rows and columns", *_WINDOWS)
+    if shape.stride[0] != shape.stride[1] or shape.stride[0] not in _STEPS:
+        return Reason("windows step by one or two, down as across, not by {} and {}", *shape.stride)
+    if any(pad >= extent for pad, extent in zip(shape.pads, shape.kernel, strict=True)):
+        return "windows lie outside the image"
+    return None
+
+
+_RUNS = (1, 2, 4, 8)
+"""Tiles of an image that a block may compute one behind the other."""
+_BLOCKS = ((1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (3, 1), (4, 1))
+"""Warpgroups of a block, and blocks beside each other."""
+
+
+def _cuts(extent: int, most: int) -> Iterator[int]:
+    """Equal parts of an extent, of `most` at most: as large as can be, and the next smaller ones."""
+    least = ceil(extent / most)
+    yield from dict.fromkeys(ceil(extent / parts) for parts in range(least, min(extent, least + 2) + 1))
+
+
+def turned_tiles(chain: ChainShape) -> Iterator[TurnedTile]:
+    """The tiles that may be some for a product and a depthwise convolution."""
+    shape = chain.conv
+    if shape.stride[0] != shape.stride[1] or shape.stride[0] not in _STEPS:
+        return
+    most = _WHOLE if shape.stride[0] == 1 else _HALF
+    for rows, columns in product(_cuts(shape.out[0], most), _cuts(shape.out[1], _WIDE)):
+        probe = TurnedTile(rows, columns, 1, 1, 1, 1)
+        largest = min(_COLUMNS // probe.across_of(shape), probe.there(shape))
+        if largest < 1:
+            continue
+        # Products of equal heights, and of half of that.
+        heights = dict.fromkeys(
+            ceil(probe.there(shape) / ceil(probe.there(shape) / height)) for height in (largest, ceil(largest / 2))
+        )
+        groups, of_image = ceil(shape.channels / STEP), probe.tiles_of_image(shape)
+        for at_once, (across, beside) in product(heights, _BLOCKS):
+            if across > 1 and groups <= _WARPS * (across - 1):
+                continue
+            # With all warps of a block, or but some of the last four: more blocks may suit a GPU better.
+            shares = range(_WARPS * across, _WARPS * (across - 1), -1)
+            for parts, run in product(dict.fromkeys(ceil(groups / share) for share in shares), _RUNS):
+                if of_image % run == 0:
+                    yield TurnedTile(rows, columns, at_once, across, parts, beside, run)
