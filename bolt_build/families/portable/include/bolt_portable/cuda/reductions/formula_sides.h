@@ -110,8 +110,8 @@ struct FormulaSides<Function, First, Rest...> {
   }
   /// Calls with(i, number) for the formula of each of the eight.
   template <bool even, int place, int all, typename With, typename... Numbers>
-  __device__ void each(const Function& function, const std::uint32_t (&at)[all], std::uint32_t more, const Asked& asked, const With& with,
-                       const Numbers&... numbers) const {
+  __device__ void each(const Function& function, const std::uint32_t (&at)[all], std::uint32_t more, const Asked& asked,
+                       const With& with, const Numbers&... numbers) const {
     float own[octet];
     first.template numbers<even>(at[place] + more * first.step, asked.first, own);
     const float* const given = own;
