@@ -50,14 +50,17 @@ _SHUFFLED = 1.2e-12
 """Seconds of an element of lines of neighbours beside its bytes: an H200's threads exchange sums for each."""
 
 
-_SCANNED, _WALKED = 0.55, 0.35
-"""The parts of its bandwidth that an H100 reached: of lines of neighbours, and across them."""
+_SCANNED, _WIDE_SCANNED, _WALKED, _WORD = 0.55, 0.38, 0.35, 4
+"""The parts of its bandwidth that a GPU reached: an H100 of lines of neighbours, an H200 of those of more than so many
+bytes an element, and an H100 across them."""
 
 
 def _scanned(problem: KernelProblem) -> float:
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, CumSum | CumProd)
-    return _SCANNED if prod(x.shape[op.axis :]) == x.shape[op.axis] else _WALKED
+    if prod(x.shape[op.axis :]) != x.shape[op.axis]:
+        return _WALKED
+    return _WIDE_SCANNED if x.format.dtype.nbytes > _WORD else _SCANNED
 
 
 def _rounds(problem: KernelProblem) -> float:

@@ -87,7 +87,9 @@ def _spread(problem: KernelProblem) -> float:
     """Seconds of the plain kernel on a GPU where slices are no whole accesses: neighbouring threads have elements of
     several of them, and the L1 cache looks for one line after the other."""
     unit, inner = unit_of(problem)
-    if inner == 1 or any(inner % lanes == 0 and lanes * unit > 2 for lanes in (8, 4, 2, 1) if lanes * unit <= _ACCESS):
+    if inner == 1:
+        return problem.outputs[0].nbytes * _BYTE if unit == 1 else 0.0
+    if any(inner % lanes == 0 and lanes * unit > 2 for lanes in (8, 4, 2, 1) if lanes * unit <= _ACCESS):
         return 0.0
     return problem.outputs[0].nbytes / unit * _LINE * WARP / inner
 
@@ -240,6 +242,8 @@ SLICES: Form[WordTile] = Form(
     _emit_words,
 )
 
+_BYTE = 2.2e-12
+"""Seconds of a GPU for a byte that has an index of its own, as pixels took on an H200."""
 _LINE = 0.6e-12
 """Seconds of a GPU for a line of its L1 cache of which a warp wants something: as points and pixels took on an H200."""
 _INDEX, _AFTER_INDICES = 0.7e-6, 0.5

@@ -83,8 +83,9 @@ def _refuse_tile(problem: KernelProblem, tile: StagedTuplesTile, gpu: Gpu) -> st
     return refuse_shared(_shared(problem), gpu)
 
 
-_REACHED, _ELEMENT, _BLOCK = 0.75, 1.0e-12, 2.5e-6
-"""Guesses: the part of the bandwidth, seconds of a GPU for an element, and those of a block beside its results."""
+_REACHED, _ELEMENT, _BLOCK, _ROUND, _TURNS = 0.75, 1.0e-12, 5.0e-6, 2.4e-6, 2
+"""A guess at the part of the bandwidth and at seconds of a GPU for an element; those of a block beside its results, and
+of a round of so many words a thread, as three shapes took on an H200."""
 
 
 def _seconds(problem: KernelProblem, tile: StagedTuplesTile, target: Target) -> float:
@@ -96,7 +97,9 @@ def _seconds(problem: KernelProblem, tile: StagedTuplesTile, target: Target) -> 
     elements = made.nbytes / size_of(problem) * _ELEMENT * (1 + rows * depth_of(problem) / tile.lanes)
     rounds = ceil(blocks / (gpu.sms * there))
     idle = max(1.0, gpu.sms / blocks)
-    seconds = max(memory, elements) * idle + 0.3 * min(memory, elements) + rounds * _BLOCK
+    words = made.nbytes / size_of(problem) / tile.lanes / blocks / _THREADS
+    waits = rounds * (_BLOCK + ceil(words / _TURNS) * _ROUND)
+    seconds = max(max(memory, elements) * idle + 0.3 * min(memory, elements), waits)
     return float(seconds + OVERLAPPED * target.launch_seconds)
 
 

@@ -81,10 +81,9 @@ def _refuse_tile(problem: KernelProblem, tile: DrawTile, gpu: Gpu) -> str | None
     return Reason("threads have {} elements, not {}", needed, tile.holds) if tile.holds < needed else None
 
 
-_BEGIN, _HELD, _DRAWN, _FOUND = 48.0, (16.0, 7.9), 3.5, 3.0
-"""Instructions of a thread for a line, for an element that it holds by itself and in a pair, for one that is wanted,
-and for one that is found: as five kernels of pairs took on an H200, which are off by 15%. Of single ones it is a
-guess."""
+_BEGIN, _HELD, _BOUND, _FOUND = 48.0, (16.0, 7.8), 80.0, 2.5
+"""Instructions of a thread for a line, for an element that it holds by itself and in a pair, for its bound, and for an
+element that is found: as five kernels of pairs took on an H200, which are off by 20%. Of single ones it is a guess."""
 _ISSUED, _WAITS, _REACHED, _REGISTERS = 128 * 1.6e9 * 0.5, 2.4e-6, 0.8, 56
 """Guesses at instructions of threads that a multiprocessor begins in a second, at the seconds of a warp for its line,
 at the part of the bandwidth, and at registers of a thread."""
@@ -94,8 +93,8 @@ def _seconds(problem: KernelProblem, tile: DrawTile, target: Target) -> float:
     gpu, extent, count = target.gpu, extent_of(problem), count_of(problem)
     assert gpu is not None, "forms are for GPUs"
     lines = problem.inputs[0].type.elements // extent
-    there = expected_sifted(count, extent, min(tile.holds, extent // count or 1))
-    own = _BEGIN + tile.holds * _HELD[_paired(problem)] + count * _DRAWN + there * _FOUND
+    there = expected_sifted(count, extent, min(max(tile.holds // 2, 1), max(1, int(0.8 * extent / count))))
+    own = _BEGIN + tile.holds * _HELD[_paired(problem)] + _BOUND + there * _FOUND
     blocks = ceil(lines * WARP / _BLOCK)
     issue = lines * WARP * own / (_ISSUED * gpu.sms * min(1.0, lines * WARP / (gpu.sms * 512)))
     rounds = ceil(blocks / (gpu.sms * beside(_BLOCK, _REGISTERS, 0, gpu)))

@@ -125,6 +125,8 @@ _DIGITS, _DIGIT_KEYS, _MANY, _FULL = 85.0, 10.0, 0.5, 2.8
 expected to where more than so large a part of a line is wanted; and what the whole takes then, in this."""
 _WIDE = 1.8
 """What keys of 64 bits take, in those of 32."""
+_WIDE_MEETS = 1.7
+"""How many times as long several warps take with keys of 64 bits: as two kernels of an H200 did."""
 _ISSUED = 128 * 1.6e9 * 0.5
 """Instructions of threads that a multiprocessor begins in a second. This and the following are fitted to 25 times of an
 H200."""
@@ -146,6 +148,7 @@ def _seconds(problem: KernelProblem, tile: SelectTile, target: Target) -> float:
     if count > _MANY * extent:
         of_warp += _FULL * 2 * dtype.nbytes * (_DIGITS + tile.each * _DIGIT_KEYS)
     issue = lines * (tile.threads * own + WARP * of_warp) / (_ISSUED * gpu.sms)
+    issue *= _WIDE_MEETS if meets and key == 8 else 1.0
     blocks = ceil(lines * tile.threads / tile.block)
     shared = (tile.block // tile.threads) * (WARP * (tile.each + 1) * key + 2112)
     rounds = ceil(blocks / (gpu.sms * beside(tile.block, _registers(problem, tile), shared, gpu)))

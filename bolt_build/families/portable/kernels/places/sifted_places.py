@@ -212,6 +212,8 @@ _HELD, _SIFTED, _GROUPED, _KEY, _BIN, _BEGIN = (9.0, 4.0), (5.0, 5.5), 8.0, 26.0
 a group until it is counted, of a key that remains, of a bin, and of a thread for all else."""
 _WIDE = 1.6
 """What keys of 64 bits take, in those of 32."""
+_WIDE_KEYS = 1.7
+"""How many times as long several warps take with keys of 64 bits: as two kernels of an H200 did."""
 _ISSUED, _WARPS = 128 * 1.6e9 * 0.5, 28
 """Instructions of threads that a multiprocessor begins in a second, where it has so many warps or more."""
 _ASKED, _MET, _ARRANGED = 1.2e-6, 0.8e-6, 1.3e-6
@@ -232,6 +234,7 @@ def _cut_seconds(problem: KernelProblem, tile: SiftTile, lines: int, extent: int
     own = _BEGIN + tile.holds * (_HELD[pairs] + _SIFTED[pairs]) + tile.holds / tile.group * _GROUPED
     own += wide * kept / tile.threads * _KEY + 2 * tile.bins / tile.threads * _BIN
     issue = lines * tile.threads * own / (_ISSUED * gpu.sms * min(1.0, lines * tile.threads / (gpu.sms * 512)))
+    issue *= _WIDE_KEYS if size == 8 and tile.threads > WARP else 1.0
     block = 128 if tile.threads == WARP else tile.threads
     shared = (block // tile.threads) * (bins_bytes(tile.threads, tile.room, tile.bins, size) + tile.room * size)
     registers = tile.holds // 2 + 48 if pairs else tile.holds + 80

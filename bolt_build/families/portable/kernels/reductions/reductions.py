@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import prod
+from math import ceil, prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
@@ -95,6 +95,13 @@ _SCATTERED = 0.5
 _ODD_ROWS, _ODD_COLUMNS, _ODD_BLOCKS = 0.38, 0.3, 0.14
 """The parts that an H100 reached where elements are loaded one by one: by warps, by threads whose results are
 neighbours, and by blocks."""
+_TYPED, _BESIDE, _MET = 0.5e-6, 0.023e-6, 2.5e-6
+"""Seconds of an element of integers and booleans, which a thread waits for before it asks for the next one; of one that
+lies beside it in the L1 cache; and in which a block adds up: as columns of booleans and planes of bytes took on an
+H200."""
+_BUSY, _WORK, _THREADS, _TOGETHER = 16384, 64, 256, 1056
+"""Results from which on a thread has one of those, elements that are work for a block, its threads, and blocks that a
+GPU has at once (`typed_reduce`)."""
 _FEW_WARPS = 2.4e-4
 """The part that each warp reached with a result of its own: 2048 means of volumes of 25 KB took twice as long on an
 H200 as memory takes."""
@@ -140,9 +147,19 @@ def _along_bandwidth(problem: KernelProblem, kept: tuple[Loop, ...], reduced: tu
     return min(_ODD_BLOCKS, nbytes / _BLOCK, _FEW_BLOCKS * results)
 
 
+def _typed_latency(kept: tuple[Loop, ...], reduced: tuple[Loop, ...]) -> float:
+    """Of integers and booleans, whose results are a thread's each, or a block's where they are few (`typed_reduce`)."""
+    results, count = (prod(loop.extent for loop in loops) for loops in (kept, reduced))
+    if results < _BUSY and count >= _WORK:
+        return ceil(results / _TOGETHER) * (_TYPED * ceil(count / _THREADS) + _MET)
+    return count * (_BESIDE if reduced and reduced[-1].steps[0] == 1 else _TYPED)
+
+
 def _reduce_latency(problem: KernelProblem) -> float:
     """Where the reduced elements are no neighbours, as positions of channels-last images."""
-    _, reduced = reduce_loops(problem)
+    kept, reduced = reduce_loops(problem)
+    if not is_computed(problem):
+        return _typed_latency(kept, reduced)
     if not reduced or reduced[-1].steps[0] == 1:
         return _JOINED
     return _ACROSS + _POSITION * prod(loop.extent for loop in reduced)
