@@ -65,14 +65,17 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
     return StepCode(("bolt_portable/patch_sum.h",), None, "", call)
 
 
-_ISSUED, _CELL, _RESULT = 128 * 1.6e9 * 0.6, 24, 90
+_ISSUED, _CELL, _RESULT = 128 * 1.6e9 * 0.6, 50, 190
 """Instructions of threads that a multiprocessor begins in a second; those of the plain kernel for a patch's cell and
-for a result: guesses."""
+for a result, as an H200 took two."""
 _REACHED, _OF_ROWS = 0.5, 0.75
 """Guesses at the parts of the bandwidth that it reaches, and threads with runs of rows."""
 _THREAD, _LINE, _EIGHT, _STORED = 60, 40, 36, 3
 """Instructions of a thread that has a run of a row, of a row of patches, of eight of their elements, and of a
 result."""
+_RESIDENT, _TAP = 512, 0.4e-6
+"""Threads that a multiprocessor has at once, and seconds in which one waits for what a cell of a row of patches adds to
+each place modulo the stride: as an H200 took patches of 3x3 and of 7x7 that begin two apart."""
 
 
 def _seconds(problem: KernelProblem, target: Target) -> float:
@@ -108,8 +111,9 @@ def _seconds_of_rows(problem: KernelProblem, tile: PatchRowsTile, target: Target
     lines = prod(ceil(cells / stride) for cells, stride in zip(op.block[:-1], op.strides[:-1], strict=True))
     own = _THREAD + lines * (_LINE + op.block[-1] * _EIGHT) + run * _STORED
     issue = threads * own / (_ISSUED * gpu.sms)
+    waits = max(1.0, threads / (_RESIDENT * gpu.sms)) * lines * op.block[-1] * op.strides[-1] * _TAP
     memory = moved(problem.nbytes, target) / _OF_ROWS
-    return max(memory, issue) + 0.1 * min(memory, issue) + OVERLAPPED * target.launch_seconds
+    return max(memory, issue, waits) + OVERLAPPED * target.launch_seconds
 
 
 def _emit_rows(problem: KernelProblem, tile: PatchRowsTile, at: StepExpressions) -> StepCode:

@@ -191,6 +191,10 @@ _BYTES, _ISSUE, _WAVE, _HIDDEN = 3.0, 0.6, 0.43e-6, 3.4e-6
 to that, seconds of a wave of blocks, and seconds that are hidden: fitted to 32 times of an H200, to a fifth of most."""
 
 
+_ROOMY, _CROWDED = 48 << 10, 1.15
+"""Bytes of shared memory from which on few blocks are on a multiprocessor, and how much longer they took there."""
+
+
 def _seconds(problem: KernelProblem, tile: SeparatedTile, target: Target) -> float:
     gpu, of = target.gpu, planes_of(problem)
     assert gpu is not None, "asked about GPUs alone"
@@ -207,7 +211,8 @@ def _seconds(problem: KernelProblem, tile: SeparatedTile, target: Target) -> flo
     again = tile.rows_given(of) * ceil(of.high.made / rows) / of.high.given
     memory = moved(problem.nbytes * (1 + again) / 2, target)
     whole = _BYTES * memory + _ISSUE * issue + _WAVE * waves - _HIDDEN
-    return max(whole, 2 * memory + OVERLAPPED * target.launch_seconds)
+    crowded = _CROWDED if tile.shared(of) > _ROOMY else 1.0
+    return max(whole * crowded, 2 * memory + OVERLAPPED * target.launch_seconds)
 
 
 def _emit(problem: KernelProblem, tile: SeparatedTile, at: StepExpressions) -> StepCode:

@@ -84,7 +84,7 @@ def refuse_tile(tile: SlabTile, nest: Nest) -> str | None:
     return None
 
 
-_WAIT = 2.0e-6
+_WAIT = 1.3e-6
 """Seconds between an ask for words and their end in memory, on a busy GPU."""
 _WORD, _ELEMENT, _GROUP, _LINE, _JOIN = 9, 2.1, 1.6, 24, 3
 """Instructions of a word, of an element, of what a thread reads at once, of a run and of each joining of two totals."""

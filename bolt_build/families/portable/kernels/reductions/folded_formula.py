@@ -69,10 +69,10 @@ _ELEMENT, _RESULT = 9, 40
 """Instructions of an element of an input and of a result, where a thread has each result."""
 _ISSUED = 128 * 1.6e9 * 0.6
 """Instructions of threads that a multiprocessor begins in a second."""
-_REACHED = 0.5
-"""A guess at the part of the bandwidth that threads reach which have a result each."""
-_WAIT, _AHEAD = 0.7e-6, 4
-"""Seconds between an ask for an element and its use, and elements that a thread asks for at once."""
+_REACHED = 0.2
+"""The part of the bandwidth that threads reach which have a result each, as an H200 took two of them."""
+_WAIT, _AHEAD = 1.15e-6, 4
+"""Seconds between an ask for an element and its use, as that took four, and elements that a thread asks for at once."""
 
 
 def _seconds(problem: KernelProblem, target: Target) -> float:

@@ -131,14 +131,15 @@ def _refuse_columns(problem: KernelProblem, tile: FoldedColumnsTile, gpu: Gpu) -
 
 _REACHED, _WAIT, _ROUND = 0.7, 2.35e-6, 0.14e-6
 """The part of a GPU's bandwidth that such loads reach, seconds between an ask and its use on a busy GPU, and on one
-that is not: guesses, beside what reductions of one tensor behave like."""
+that is not, as of reductions of one tensor."""
 _ISSUED = 128 * 1.6e9 * 0.6
 """Instructions of threads that a multiprocessor begins in a second."""
 _APART = 0.1
 """The part of what is not the longest that does not go on beside it."""
-_JOINED, _SHARED = 0.2e-6, 2.0e-6
-"""Seconds in which threads join totals, and blocks theirs through memory."""
-_WORD, _BESIDE, _SHIFT, _NUMBER, _ALIKE, _STEP, _ITEM, _RESULT = 6, 58, 16, 1.1, 3, 1.2, 30, 60
+_JOINED, _SHARED, _TOTAL = 0.2e-6, 2.0e-6, 1e-10
+"""Seconds in which threads join totals, and blocks theirs through memory; and of each total that the last of these
+reads. With all of them 27 times of an H200 are met to a fourth of most."""
+_WORD, _BESIDE, _SHIFT, _NUMBER, _ALIKE, _STEP, _ITEM, _RESULT = 6, 58, 9, 1.1, 3, 1.2, 24, 60
 """Instructions of a word, what it takes if no thread beside reads the next one, of two that are shifted together, of
 each number, of an element that all eight share, of each term, of eight neighbours beside all that, and of a result."""
 _REGISTERS = 64
@@ -163,10 +164,11 @@ def _eights(problem: KernelProblem, loop_steps: tuple[int, ...], across: int) ->
 
 
 def _seconds_of(
-    problem: KernelProblem, target: Target, blocks: int, rounds: int, used: float, instructions: float, joins: int
+    problem: KernelProblem, target: Target, blocks: int, rounds: int, used: float, instructions: float, joined: int
 ) -> float:
     """The longest of what memory takes with so many bytes under way (`used` of those of a thread), of what instructions
-    take, and of loads that wait for those before them; and a part of the others."""
+    take, and of loads that wait for those before them; and a part of the others. Of results that blocks share one
+    reads `joined` totals."""
     gpu, nest = target.gpu, nest_of(problem)
     assert gpu is not None, "folds are for GPUs"
     inner = nest.folded[-1].steps if neighbours_are_folded(problem) else nest.kept[-1].steps
@@ -175,7 +177,7 @@ def _seconds_of(
     reached = min(_REACHED, resident * BLOCK * asked * used * gpu.sms / (_WAIT * target.bandwidth))
     issue = instructions / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
     times = moved(problem.nbytes, target) / reached, issue, _ROUND * rounds
-    ending = _SHARED + _ROUND * joins if joins else _JOINED
+    ending = _SHARED + joined * _TOTAL if joined else _JOINED
     return max(times) + _APART * (sum(times) - max(times)) + OVERLAPPED * target.launch_seconds + ending
 
 
@@ -189,8 +191,8 @@ def _seconds_of_runs(problem: KernelProblem, tile: FoldedRunsTile, target: Targe
     used = min(1.0, eights * nest.results / (threads * rounds * loads))
     instructions = threads * (rounds * (loads * each + _ITEM) + _RESULT + 3 * log2(tile.threads))
     blocks = tile.tiles(nest) * tile.blocks
-    joins = ceil(tile.blocks / BLOCK) if tile.blocks > 1 else 0
-    return _seconds_of(problem, target, blocks, rounds, used, instructions, joins)
+    joined = tile.blocks if tile.blocks > 1 else 0
+    return _seconds_of(problem, target, blocks, rounds, used, instructions, joined)
 
 
 def _seconds_of_columns(problem: KernelProblem, tile: FoldedColumnsTile, target: Target) -> float:
@@ -204,8 +206,8 @@ def _seconds_of_columns(problem: KernelProblem, tile: FoldedColumnsTile, target:
     filled = columns / (ceil(columns / OCTET) * OCTET) * run / (run + 32)
     used = min(1.0, nest.count / (tile.blocks * rounds * tile.parts * loads)) * filled
     instructions = blocks * BLOCK * (rounds * (loads * each + _ITEM) + _RESULT + OCTET * 6 * log2(2 * tile.parts))
-    joins = ceil(tile.blocks / OCTET) if tile.blocks > 1 else 0
-    return _seconds_of(problem, target, blocks, rounds, used, instructions, joins)
+    joined = tile.blocks * tile.across * OCTET if tile.blocks > 1 else 0
+    return _seconds_of(problem, target, blocks, rounds, used, instructions, joined)
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
@@ -247,7 +249,7 @@ def _refuse_clusters(problem: KernelProblem, tile: FoldedClusterTile, gpu: Gpu) 
 
 
 def _seconds_of_clusters(problem: KernelProblem, tile: FoldedClusterTile, target: Target) -> float:
-    return _seconds_of_runs(problem, tile.runs, target) - _SHARED - _ROUND + _JOINED + MEETS
+    return _seconds_of_runs(problem, tile.runs, target) - _SHARED + _JOINED + MEETS
 
 
 def _emit_clusters(problem: KernelProblem, tile: FoldedClusterTile, at: StepExpressions) -> StepCode:
