@@ -56,6 +56,14 @@ def test_every_file_of_the_folder_is_read_in_the_order_of_names() -> None:
     assert {each for module in ops.MODULES for each in operators_of([module])} == {*ops.OPS, *ops.OF_PROBLEMS}
 
 
+def test_a_file_lies_in_a_folder_of_its_kin() -> None:
+    """But what all operators read, and what is of no kin."""
+    found = {package: {each.__name__ for each in package.MODULES} for package in (ops, kernels)}
+    alone = {name.rpartition(".")[2] for package, names in found.items() for name in names
+             if name.count(".") == package.__name__.count(".") + 1}  # fmt: skip
+    assert alone == {"folding", "operands", "trees"}
+
+
 def test_a_files_operators_are_the_classes_that_it_defines_itself() -> None:
     module = file_with("twice", Twice=Twice, Activation=Activation, Op=Op, Layout=Layout, number=3)
     assert operators_of([module]) == (Twice,)

@@ -4,13 +4,13 @@ channels, where rows of a window are bands of matrices: four warps make the prod
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.text_form import Named, Reader
+from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
 from bolt_build.families.grouped.neighbours.chain_tile import OCTET, STEP, ChainShape, clocks_a_second
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
@@ -48,7 +48,7 @@ _TANGENT, _PRODUCT, _ACCESS = 8, 7, 4
 
 
 @dataclass(frozen=True)
-class TurnedTile:
+class TurnedTile(Numbered):
     """`rows` by `columns` results, and products of `at_once` rows of the halo. A block has `across` times four warps
     and one of `parts` of the channels, and computes `run` tiles one behind the other; a multiprocessor has room for
     `beside` blocks."""
@@ -62,16 +62,6 @@ class TurnedTile:
     run: int = 1
 
     kind: ClassVar[str] = "turned"
-
-    @property
-    def parameters(self) -> Named:
-        return (("kind", self.kind), *((each.name, getattr(self, each.name)) for each in fields(self)))
-
-    @classmethod
-    def read(cls, reader: Reader) -> TurnedTile:
-        """Raises ValueError."""
-        reader.word("kind", {cls.kind: cls.kind})
-        return cls(*(reader.number(each.name) for each in fields(cls)))
 
     @property
     def extent(self) -> tuple[int, ...]:
