@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, erfc, sqrt
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.blocks import refuse_shared
@@ -35,13 +35,13 @@ _ELEMENTS = 1 << 32
 """Rows are found by numbers of 32 bits."""
 
 _OF_TILES = {
-    (2, 1, 256, 4, 1): (0.94e-6, 4.0e-6), (2, 1, 192, 5, 1): (0.70e-6, 2.5e-6), (2, 1, 128, 6, 1): (0.58e-6, 2.0e-6),
-    (3, 1, 192, 4, 1): (1.00e-6, 3.0e-6), (1, 1, 256, 4, 1): (0.58e-6, 2.5e-6), (1, 2, 128, 3, 2): (1.00e-6, 4.0e-6),
-    (1, 1, 192, 3, 2): (0.88e-6, 2.5e-6), (1, 1, 128, 4, 2): (0.66e-6, 1.5e-6), (1, 1, 64, 6, 2): (0.42e-6, 1.5e-6),
+    (2, 1, 256, 4, 1): (0.94e-6, 3.0e-6), (2, 1, 192, 5, 1): (0.74e-6, 1.5e-6), (2, 1, 128, 6, 1): (0.62e-6, 1.5e-6),
+    (3, 1, 192, 4, 1): (0.95e-6, 3.0e-6), (1, 1, 256, 4, 1): (0.56e-6, 2.0e-6), (1, 2, 128, 3, 2): (0.98e-6, 3.0e-6),
+    (1, 1, 192, 3, 2): (0.88e-6, 2.5e-6), (1, 1, 128, 4, 2): (0.64e-6, 1.5e-6), (1, 1, 64, 6, 2): (0.45e-6, 1.0e-6),
 }  # fmt: skip
 """The tiles, by warpgroups, 64 rows of each, columns, stages and blocks of a multiprocessor: sums of others have no
-registers, or their steps no shared memory. Seconds that a step takes a block, and a tile's beginning and end: 12 shapes
-took an H200 so long, give or take a tenth. Tiles of 192 rows are a guess."""
+registers, or their steps no shared memory. Seconds that a step takes a block, and a tile's beginning and end: 24 shapes
+took an H200 so long, give or take a sixth."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,17 @@ def _refuse_tile(problem: KernelProblem, tile: WarpgroupChosenTile, gpu: Gpu) ->
 
 _RATE = 989e12
 """Operations a second of the H200's tensor cores: steps take others as much longer."""
-_GROUPS, _ROW = 3.5e-6, 0.1e-9
-"""Guesses: seconds of the kernel that groups rows, and of a row there."""
-_REACHED = 0.8
-"""The part of the bandwidth that rows of many matrices reached."""
+_GROUPS, _ROW = 2.4e-6, 0.13e-9
+"""Seconds of the kernel that groups rows, and of a row there, as an H200 took them."""
+_REACHED = 0.95
+"""The part of the bandwidth that few rows of many matrices reached on an H200."""
+
+
+def _tiles_of_one(mean: float, rows: int) -> float:
+    """Tiles that a matrix takes on average, where rows choose each as likely: the sum over how many it may have of how
+    likely it has more rows than these hold."""
+    spread = sqrt(2.0 * max(mean, 1.0))
+    return sum(0.5 * erfc((many * rows + 0.5 - mean) / spread) for many in range(int(mean / rows) + 3))
 
 
 def _seconds(problem: KernelProblem, tile: WarpgroupChosenTile, target: Target) -> float:
@@ -110,10 +117,10 @@ def _seconds(problem: KernelProblem, tile: WarpgroupChosenTile, target: Target) 
     gpu, (m, n, k, matrices) = target.gpu, extents(problem)
     assert gpu is not None, "tensor cores are a GPU's"
     chosen = chosen_of(m, matrices)
-    # The last tile of a matrix has half of its rows on average.
-    tiles = ceil(n / tile.columns) * max(chosen, m / tile.rows + 0.5 * chosen)
+    tiles = ceil(n / tile.columns) * max(chosen, matrices * _tiles_of_one(m / matrices, tile.rows))
     step, begin = _OF_TILES[tile.groups, tile.fragments, tile.columns, tile.stages, tile.blocks]
     waves = max(tiles / (gpu.sms * tile.blocks), 1.0)
+    waves = 0.5 * (waves + ceil(waves))  # blocks of the last wave idle, and tiles with few rows fill it
     busy = waves * (ceil(k / DEPTH) * step + begin) * max(_RATE / target.rate("fp16"), 1.0)
     size = problem.outputs[0].format.dtype.nbytes
     memory = size * (m * (n + k) + chosen * n * k) / (target.bandwidth * _REACHED)
