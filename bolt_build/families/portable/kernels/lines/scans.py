@@ -135,7 +135,7 @@ fitted to twelve kernels of an H200, which are off by 20%."""
 _WAIT, _ROUND = 4.0e-6, 0.7e-6
 """Seconds in which what a block has under way is read, scanned and stored, on a busy GPU, as lines of 512 elements took
 on an H200 in one, four and eight rounds; and a guess at what a round takes on one that is not."""
-_TWICE = 1.8
+_TWICE = 2.3
 """How many times as long two launches take, of which the first stores nothing and leaves a part in L2."""
 _ISSUED = 128 * 1.6e9 * 0.6
 """A guess at the instructions of threads that a multiprocessor begins in a second."""
