@@ -38,11 +38,11 @@ def shape(
 
 def test_a_candidate_states_its_tile_and_a_unit_instantiates_it() -> None:
     (problem, candidate) = (step_of(LAYER).problem, Candidate("grouped", TILE.parameters))
-    assert str(candidate) == "grouped kind=turned rows=14 columns=14 at_once=7 across=3 parts=4 beside=1 run=1"
+    assert str(candidate) == "grouped kind=turned rows=14 columns=14 at_once=7 across=3 parts=4 beside=1"
     assert tile_of(candidate) == TILE
     (unit,) = FAMILY.units([(problem, candidate)], H200)
     assert '#include "bolt_grouped/turned_kernel.h"\n' in unit.text
-    sizes = "112, bolt::grouped::Halves::rows, 14, 2, 14, 14, 2, 2, 2, 0, 7, 2, 3, 1, 1, 8, 8"
+    sizes = "112, bolt::grouped::Halves::rows, 14, 2, 14, 14, 2, 2, 2, 0, 7, 2, 3, 1, 8, 8"
     assert f"::TurnedTile<bolt::grouped::Window<5, 5, 1, 1, 1, 1>, {sizes}>" in unit.text
 
 

@@ -36,13 +36,15 @@ _MOST = 255
 """Registers of a thread."""
 _MAKES, _CONVOLVES = 28, 44
 """Registers of a thread beside what it multiplies, in both steps: what nvcc took."""
-# Fitted to 20 times of an H200, and off by 12%.
-_BEGIN = 1.1e-6
+# Fitted to 49 times of an H200, and off by a tenth.
+_BEGIN = 0.43e-6
 """Seconds until a block has its input and weights, and until it has stored its last results."""
-_LOADS = 54e9
+_LOADS = 124e9
 """Bytes in a second that come from L2 to a multiprocessor."""
-_ALONE, _ISSUED = 6.1, 1.3
+_ALONE, _ISSUED = 3.9, 3.1
 """Clocks of a scheduler for each instruction of a warp by itself, and of one beside others."""
+_HIGH, _FEW, _CROWDED = 3, 2, 1.35
+"""Windows of more rows over more than so many times eight columns take so much longer: registers spill."""
 _TANGENT, _PRODUCT, _ACCESS = 8, 7, 4
 """The same for a special function, for a product of 16 x 8 by 16 and for 128 bytes of shared memory."""
 
@@ -50,8 +52,7 @@ _TANGENT, _PRODUCT, _ACCESS = 8, 7, 4
 @dataclass(frozen=True)
 class TurnedTile(Numbered):
     """`rows` by `columns` results, and products of `at_once` rows of the halo. A block has `across` times four warps
-    and one of `parts` of the channels, and computes `run` tiles one behind the other; a multiprocessor has room for
-    `beside` blocks."""
+    and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
 
     rows: int
     columns: int
@@ -59,7 +60,6 @@ class TurnedTile(Numbered):
     across: int
     parts: int
     beside: int
-    run: int = 1
 
     kind: ClassVar[str] = "turned"
 
@@ -105,7 +105,7 @@ class TurnedTile(Numbered):
         return ceil(shape.out[0] / self.rows) * ceil(shape.out[1] / self.columns)
 
     def blocks(self, shape: Shape) -> int:
-        return self.parts * ceil(ceil(shape.batch / self.images(shape)) * self.tiles_of_image(shape) / self.run)
+        return self.parts * ceil(shape.batch / self.images(shape)) * self.tiles_of_image(shape)
 
     @property
     def eights(self) -> int:
@@ -182,7 +182,7 @@ class TurnedTile(Numbered):
         made = min(2, self.products(shape)) * self.at_once * self.across_of(shape) // 2 + _MAKES
         loads = ceil(self.begins(shape) * sum(self.runs(shape)) / 4)
         convolved = 24 * self.sets(shape) + 5 * loads + _CONVOLVES
-        return max(4 * steps + made, convolved + (4 * steps if self.run > 1 else 0))
+        return max(4 * steps + made, convolved)
 
     def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
         """Why no kernel with the tile computes both on this GPU, None where one does."""
@@ -222,7 +222,7 @@ class TurnedTile(Numbered):
         resident = min(self.beside, ceil(blocks / gpu.sms))
         issued, busy = self._clocks(chain)
         warps = ceil(self.share(shape) * resident / 4)
-        computed = self.run * max(_ALONE * issued, warps * max(_ISSUED * issued, busy)) / clock
+        computed = max(_ALONE * issued, warps * max(_ISSUED * issued, busy)) / clock
         constants = 2 * STEP * self.share(shape) * (chain.given + shape.taps)
         alone = _BEGIN + (given + constants) * resident / _LOADS + computed
         # Blocks of one wave begin where others of the one before end, but the last ones have less to do.
@@ -243,6 +243,7 @@ class TurnedTile(Numbered):
         words = STEP * high * sum(min(2, run) for run in runs if run)
         issued = made * (2.5 + chain.before / 2) + results * (2 + shape.epilogue / 2) + 1.3 * (multiplies + words)
         issued += STEP * matrices / 4 + 250
+        issued *= _CROWDED if high > _HIGH and sets > _FEW else 1
         tangents = _TANGENT * (made * (chain.before > 2) + results * (shape.epilogue > 2))
         # WGMMA reads its right factor for all four warps.
         tensor = _PRODUCT * multiplies + pixels * steps / 2
@@ -250,9 +251,9 @@ class TurnedTile(Numbered):
         return issued, max(tangents, tensor, shared)
 
     def sums(self, chain: ChainShape) -> Sums:
-        """Of the channels of each run of tiles, from the registers of the warp that has them all."""
+        """Of each tile's channels, from the registers of the warp that has them all."""
         shape, shared = chain.conv, self.shared_bytes(chain)
-        tiles, images = self.tiles_of_image(shape) // self.run, self.images(shape)
+        tiles, images = self.tiles_of_image(shape), self.images(shape)
         kept = max(shared, 4 * (images * STEP * self.share(shape) + 4 * self.threads) + _BANK)
         return Sums(tiles, shared, tiles, ceil(shape.batch / images) * self.parts, kept)
 
@@ -267,14 +268,14 @@ class TurnedTile(Numbered):
 
     def cxx(self, chain: ChainShape) -> str:
         """`bolt::grouped::TurnedTile<bolt::grouped::Window<5, 5, 1, 1, 1, 1>, 112, bolt::grouped::Halves::rows, 14, 2,
-        14, 14, 2, 2, 2, 0, 7, 2, 3, 1, 1, 8, 8>`"""
+        14, 14, 2, 2, 2, 0, 7, 2, 3, 1, 8, 8>`"""
         shape = chain.conv
         lines = dict.fromkeys(self.lines(shape))
         alike = next(iter(lines)) if len(lines) == 1 else (0, 0)
         sizes = (
             aligned(chain.given, STEP), f"{SPACE}::Halves::{self.halves(shape)}", *alike, self.rows, self.columns,
             shape.pads[1], self.left(shape), *self.runs(shape), self.at_once, self.products(shape), self.across,
-            self.beside, self.run, wide(chain.given), wide(shape.channels),
+            self.beside, wide(chain.given), wide(shape.channels),
         )  # fmt: skip
         return f"{SPACE}::TurnedTile<{shape.window}, {', '.join(map(str, sizes))}{shape.element}>"
 
@@ -294,8 +295,6 @@ def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
     return None
 
 
-_RUNS = (1, 2, 4, 8)
-"""Tiles of an image that a block may compute one behind the other."""
 _BLOCKS = ((1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (3, 1), (4, 1))
 """Warpgroups of a block, and blocks beside each other."""
 
@@ -321,12 +320,11 @@ def turned_tiles(chain: ChainShape) -> Iterator[TurnedTile]:
         heights = dict.fromkeys(
             ceil(probe.there(shape) / ceil(probe.there(shape) / height)) for height in (largest, ceil(largest / 2))
         )
-        groups, of_image = ceil(shape.channels / STEP), probe.tiles_of_image(shape)
+        groups = ceil(shape.channels / STEP)
         for at_once, (across, beside) in product(heights, _BLOCKS):
             if across > 1 and groups <= _WARPS * (across - 1):
                 continue
             # With all warps of a block, or but some of the last four: more blocks may suit a GPU better.
             shares = range(_WARPS * across, _WARPS * (across - 1), -1)
-            for parts, run in product(dict.fromkeys(ceil(groups / share) for share in shares), _RUNS):
-                if of_image % run == 0:
-                    yield TurnedTile(rows, columns, at_once, across, parts, beside, run)
+            for parts in dict.fromkeys(ceil(groups / share) for share in shares):
+                yield TurnedTile(rows, columns, at_once, across, parts, beside)

@@ -17,7 +17,7 @@ struct TurnedKernel : TurnedWork<Tile> {
   using Planes = typename Work::Planes;
   using Spot = typename Work::Spot;
   using Element = typename Work::Type;
-  static constexpr int threads = Work::threads, channels = Work::channels, images = Work::images, turns = Work::of_run;
+  static constexpr int threads = Work::threads, channels = Work::channels, images = Work::images;
   static constexpr int columns = Planes::columns, access = Work::stored;
 
   template <typename Leaves, typename Before, typename Between>
@@ -31,8 +31,7 @@ struct TurnedKernel : TurnedWork<Tile> {
     const BlockPlace block = Leaves::place(conv, a.chain.parts);
     const int of_image = Work::tiles(conv), share = Work::of_block(a), channel = block.part * share + warp * channels;
     const bool any = warp * channels < share && channel < a.expanded;
-    Spot spot(conv, block.run * turns, of_image);
-    const Spot begun = spot;
+    const Spot spot(conv, block.run, of_image);
 
     // Constants, which no kernel in front writes.
     unsigned char* const own = begin + Planes::given_bytes + warp * Work::of_warp;
@@ -57,34 +56,17 @@ struct TurnedKernel : TurnedWork<Tile> {
     }
     expansion.settle(Single<Before>::scale);
     float total[2][images] = {};
-#pragma unroll 1
-    for (int turn = 0;; ++turn) {
-      settle<0>();
-      leave_for_products();
-      __syncthreads();  // the tile's input is there
-      const Spot next(conv, block.run * turns + turn + 1, of_image);
-      const bool more = turn + 1 < turns && next.image < conv.batch;
-      expansion.expand(right, planes, any, spot, conv, before, [&] {
-        if constexpr (turns == 1) return;
-        __syncthreads();  // nobody multiplies the input
-        if (more) next.fill(given, conv);
-        commit();
-      });
-      if (any) {
-        __syncwarp();
-        Work::template convolve<Leaves>(planes, spot, between, total);
-        __syncwarp();
-        store(conv, begin + (planes - right), spot, channel);
-      }
-      if (!more) break;
-      spot = next;
-      if (any) {
-        __syncwarp();
-        spot.clear(planes);
-      }
+    settle<0>();
+    leave_for_products();
+    __syncthreads();
+    expansion.expand(right, planes, any, spot, conv, before);
+    if (any) {
+      __syncwarp();
+      Work::template convolve<Leaves>(planes, spot, between, total);
+      __syncwarp();
+      store(conv, begin + (planes - right), spot, channel);
     }
-    if constexpr (Leaves::sums) leave_sums<Leaves>(a, block, begun.image, begun.tile / turns, of_image / turns, memory, any,
-        total);
+    if constexpr (Leaves::sums) leave_sums<Leaves>(a, block, spot.image, spot.tile, of_image, memory, any, total);
   }
 
   /// Stores the results of a warp, 32 bytes of a pixel at once. `from`: where they wait.
@@ -158,23 +140,23 @@ __global__ void __launch_bounds__(TurnedKernel<Tile>::threads, TurnedKernel<Tile
 
 template <typename Leaves, typename W, int depth, Halves halves, int lines, int above, int rows, int columns, int pad,
     int left, int first,
-          int second, int at_once, int products, int across, int beside, int turns, int load, int access, typename Element,
+          int second, int at_once, int products, int across, int beside, int load, int access, typename Element,
               typename Before,
           typename Between>
 void launch_leaving(Leaves,
                     TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products,
-                        across, beside, turns,
+                        across, beside,
                                load, access, Element>,
                     const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   using Tile = TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products, across,
-      beside, turns, load,
+      beside, load,
                           access, Element>;
   using Kernel = TurnedKernel<Tile>;
   const Arguments& conv = a.chain.conv;
   if (conv.channels > depth || conv.pad_w != pad || Kernel::of_block(a) > Kernel::warps * Kernel::channels || !Kernel::fits(conv))
     throw std::runtime_error("could not launch a product with a depthwise convolution in planes: it is for other shapes");
   const int tiles = (conv.batch + Kernel::images - 1) / Kernel::images * Kernel::tiles(conv);
-  const int blocks = (tiles + turns - 1) / turns * a.chain.parts;
+  const int blocks = tiles * a.chain.parts;
   if (blocks == 0) return;
   queue_chain(turned_kernel<Tile, Leaves, Before, Between>, blocks, Kernel::threads, Kernel::shared_bytes(a, Leaves::means),
               conv.overlap, Leaves::cluster(conv), stream, a, before, between);
@@ -182,10 +164,10 @@ void launch_leaving(Leaves,
 
 template <typename W, int depth, Halves halves, int lines, int above, int rows, int columns, int pad, int left, int first,
     int second,
-          int at_once, int products, int across, int beside, int turns, int load, int access, typename Element, typename Before,
+          int at_once, int products, int across, int beside, int load, int access, typename Element, typename Before,
           typename Between>
 void launch_chain(TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products,
-    across, beside, turns,
+    across, beside,
                              load, access, Element> tile,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   launch_leaving(LeavesResults{}, tile, a, before, between, stream);
@@ -193,14 +175,14 @@ void launch_chain(TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
 
 template <typename W, int depth, Halves halves, int lines, int above, int rows, int columns, int pad, int left, int first,
     int second,
-          int at_once, int products, int across, int beside, int turns, int load, int access, typename Element, typename Before,
+          int at_once, int products, int across, int beside, int load, int access, typename Element, typename Before,
           typename Between>
 void launch_chain(WithSums<TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once,
     products, across,
-                                      beside, turns, load, access, Element>>,
+                                      beside, load, access, Element>>,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   using Tile = TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products, across,
-      beside, turns, load,
+      beside, load,
                           access, Element>;
   launch_leaving(LeavesSums{}, Tile{}, a, before, between, stream);
 }

@@ -31,10 +31,10 @@ template <typename Tile>
 struct TurnedPlanes;
 template <typename W, int depth, Halves halves_, int lines_, int above_, int rows_, int columns_, int pad_, int left_,
     int first_, int second_,
-          int at_once_, int products_, int across, int beside, int turns, int load, int access, typename Element>
+          int at_once_, int products_, int across, int beside, int load, int access, typename Element>
 struct TurnedPlanes<TurnedTile<W, depth, halves_, lines_, above_, rows_, columns_, pad_, left_, first_, second_, at_once_,
     products_, across,
-                               beside, turns, load, access, Element>> {
+                               beside, load, access, Element>> {
   static constexpr Halves halves = halves_;
   static constexpr int rows = rows_, columns = columns_, left = left_, first = first_, second = second_;
   static constexpr int at_once = at_once_, products = products_, step = W::step_w;

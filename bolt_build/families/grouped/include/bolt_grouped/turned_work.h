@@ -12,16 +12,16 @@ template <typename Tile>
 struct TurnedWork;
 template <typename W, int depth, Halves halves, int lines, int above, int rows, int columns, int pad, int left, int first,
     int second,
-          int at_once, int products, int across, int beside, int turns, int load, int access, typename Element>
+          int at_once, int products, int across, int beside, int load, int access, typename Element>
 struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products,
-    across, beside, turns,
+    across, beside,
                                load, access, Element>> {
   using Planes = TurnedPlanes<TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once,
       products,
-                                         across, beside, turns, load, access, Element>>;
+                                         across, beside, load, access, Element>>;
   using Rows = typename Planes::Rows;
   using Type = Element;
-  static constexpr int blocks_beside = beside, of_run = turns, stored = access, warps = 4 * across, threads = 32 * warps,
+  static constexpr int blocks_beside = beside, stored = access, warps = 4 * across, threads = 32 * warps,
       channels = 16, steps = depth / 16;
   static constexpr int blocks = Planes::blocks, plane = Planes::plane, images = Planes::images, sets = Planes::sets;
   static constexpr int of_product = at_once * Planes::wide, of_warp = Planes::plane_bytes + Planes::band_bytes;
@@ -242,10 +242,10 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
         bias[h] *= scale;
       }
     }
-    /// Leaves a tile in a warp's planes. `multiplied()` is called when the input is read no more.
-    template <typename Before, typename Multiplied>
+    /// Leaves a tile in a warp's planes.
+    template <typename Before>
     __device__ void expand(std::uint32_t right, std::uint32_t planes, bool any, const Spot& spot, const Arguments& a,
-                           const Before& before, const Multiplied& multiplied) const {
+                           const Before& before) const {
       const int lane = threadIdx.x % 32;
       std::uint32_t inside[blocks];
 #pragma unroll
@@ -279,7 +279,6 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
           await_products_but<0>();
 #pragma unroll
         for (int i = 0; i < of_product / 2; ++i) asm volatile("" : "+f"(now[i])::"memory");  // none is read earlier
-        if (number + 1 == products) multiplied();
         if (any) {
 #pragma unroll
           for (int k = 0; k < at_once * blocks; k += 2) {
@@ -308,7 +307,7 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
     }
   };
 
-  /// Convolves a warp's planes, in whose place results wait then. Sums of these are added to `total`.
+  /// Convolves a warp's planes, in whose place results wait then. `total` gets the sums of these.
   template <typename Leaves, typename Between>
   static __device__ void convolve(std::uint32_t planes, const Spot& spot, const Between& between, float (&total)[2][images]) {
     Places places(planes);
@@ -349,7 +348,7 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
 #pragma unroll
         for (int k = 0; k < images; ++k) {
           const float all = gathered(sum[k]);
-          (eight == 0 ? total[0][k] : total[1][k]) += all;
+          (eight == 0 ? total[0][k] : total[1][k]) = all;
         }
       }
     }
