@@ -25,7 +25,7 @@ from bolt_build.families.portable.kernels.products.chosen_extents import (
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.products.chosen_matmul import ChosenMatMul
-from bolt_build.targets import Gpu, Target
+from bolt_build.targets import Gpu, Target, target_named
 
 DEPTH = 64
 """Elements of the depth in a step: a row of 128 bytes of shared memory."""
@@ -97,8 +97,8 @@ def _refuse_tile(problem: KernelProblem, tile: WarpgroupChosenTile, gpu: Gpu) ->
     return refuse_shared(tile.shared, gpu)
 
 
-_RATE = 989e12
-"""Operations a second of the H200's tensor cores: steps take others as much longer."""
+_MEASURED = target_named("h200")
+"""The GPU that constants were measured on: the tensor cores of others take as much longer as their rate is lower."""
 _GROUPS, _ROW = 2.4e-6, 0.13e-9
 """Seconds of the kernel that groups rows, and of a row there, as an H200 took them."""
 _REACHED = 0.95
@@ -121,7 +121,7 @@ def _seconds(problem: KernelProblem, tile: WarpgroupChosenTile, target: Target) 
     step, begin = _OF_TILES[tile.groups, tile.fragments, tile.columns, tile.stages, tile.blocks]
     waves = max(tiles / (gpu.sms * tile.blocks), 1.0)
     waves = 0.5 * (waves + ceil(waves))  # blocks of the last wave idle, and tiles with few rows fill it
-    busy = waves * (ceil(k / DEPTH) * step + begin) * max(_RATE / target.rate("fp16"), 1.0)
+    busy = waves * (ceil(k / DEPTH) * step + begin) * max(_MEASURED.rate("fp16") / target.rate("fp16"), 1.0)
     size = problem.outputs[0].format.dtype.nbytes
     memory = size * (m * (n + k) + chosen * n * k) / (target.bandwidth * _REACHED)
     return max(busy, memory) + _GROUPS + m * _ROW + target.launch_seconds
