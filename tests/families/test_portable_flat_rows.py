@@ -59,8 +59,8 @@ def test_what_the_plain_kernel_moves_in_whole_accesses_is_left_to_it() -> None:
     assert [str(each.reason) for each in refusals] == ["flat_rows: threads of the plain kernel have whole accesses"]
 
 
-def test_slices_of_several_elements_that_indices_name_have_the_plain_kernel_alone() -> None:
-    assert pieces(movement(Gather(1), (32, 500, 197), ((32, 1000, 197), F16), ((500,), I64))) == {"direct"}
+def test_slices_of_several_elements_that_indices_name_are_no_flat_rows() -> None:
+    assert pieces(movement(Gather(1), (32, 500, 197), ((32, 1000, 197), F16), ((500,), I64))) == {"direct", "tuples"}
 
 
 def test_more_tensors_than_a_thread_looks_through_have_the_plain_kernel_alone() -> None:

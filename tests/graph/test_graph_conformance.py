@@ -32,7 +32,10 @@ TRIED = [
 ]
 """ONNX takes seconds to make the cases of these poolings, which are those of MaxPool."""
 
-WITHOUT = {"globallppool", "maxroipool", "simplifiedlayernormalization"}
+WITHOUT = {
+    "affine", "crop", "globallppool", "imagescaler", "maxroipool", "parametricsoftplus", "scaledtanh",
+    "simplifiedlayernormalization",
+}  # fmt: skip
 """Operators that ONNX has no cases of."""
 
 
