@@ -10,7 +10,7 @@ from planner_checks import body, graph, run, said
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.recognise.activations import RECOGNISE_ACTIVATIONS
 
-NUMBERS = {"zero": 0.0, "half": 0.5, "two": 2.0, "twenty": 20.0, "less": -1.0, "tenth": 0.1}
+NUMBERS = {"zero": 0.0, "half": 0.5, "two": 2.0, "twenty": 20.0, "less": -1.0, "tenth": 0.1, "far": -1e4}
 GUARD = "%s = softplus(%x); %c = compare(%x, %twenty) question="
 SCALED = "%u = mul(%x, %two); %s = softplus(%u); %d = div(%s, %two); %c = compare(%u, %twenty) question=greater; "
 SIZE = "%a = abs(%x); %c = compare(%a, %half) question="
@@ -41,6 +41,10 @@ OTHERS = {
     "another factor": SCALED + "%y = where(%c, %u, %d)",
     "a number that is not 0": "%c = compare(%x, %half) question=less_equal; %y = where(%c, %less, %x)",
     "another slope's number": "%m = mul(%x, %tenth); %c = compare(%x, %half) question=less; %y = where(%c, %m, %x)",
+    "the number itself is kept": "%c = compare(%x, %half) question=greater_equal; %y = where(%c, %x, %zero)",
+    "the number itself is kept, turned": "%c = compare(%half, %x) question=greater; %y = where(%c, %zero, %x)",
+    "magnitudes of the number are kept": SIZE + "less; %y = where(%c, %zero, %x)",
+    "a number far below": "%s = sigmoid(%x); %c = compare(%x, %far) question=greater; %y = where(%c, %x, %s)",
     "equality": "%c = compare(%x, %zero) question=equal; %y = where(%c, %x, %zero)",
 }
 

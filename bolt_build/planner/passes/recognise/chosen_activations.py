@@ -18,13 +18,14 @@ _NEAR = 1e-6
 
 @dataclass(frozen=True)
 class Choice:
-    """`above` where `value` is above `number`, else `below`. At the number itself the branches are the same for all
-    formulas that are looked for, or either is right to within rounding."""
+    """`above` where `value` is above `number`, else `below`. `at`: the number itself is above, too. Of most formulas
+    that are looked for both branches are the same there, or either is right to within rounding."""
 
     value: str
     number: float
     above: str
     below: str
+    at: bool
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def choice_of(editor: GraphEditor, reader: Reader, node: Node) -> Choice | None:
         number = reader.scalar(other)
         if number is not None and reader.scalar(value) is None:
             is_above = question.startswith("greater") != turned
-            return Choice(value, number, *((yes, no) if is_above else (no, yes)))
+            at = question.endswith("_equal") == is_above
+            return Choice(value, number, *((yes, no) if is_above else (no, yes)), at)
     return None
 
 
@@ -66,7 +68,7 @@ def without_choice(editor: GraphEditor, reader: Reader, node: Node) -> Chosen | 
 def _softplus(editor: GraphEditor, reader: Reader, node: Node, choice: Choice) -> Chosen | None:
     """softplus(b * x) / b where b * x is no large number, else x: as torch.export writes it."""
     product = reader.product(choice.below)
-    if len(product.factors) != 1 or exp(-choice.number) > _NEAR * choice.number:
+    if len(product.factors) != 1 or not _is_near(choice.number):
         return None
     inner = reader.activation(product.factors[0], "softplus")
     if inner is None or inner.inputs[0] != choice.value:
@@ -84,6 +86,11 @@ def _softplus(editor: GraphEditor, reader: Reader, node: Node, choice: Choice) -
     return Chosen(replace(last, name=node.name, outputs=node.outputs), "softplus", words)
 
 
+def _is_near(number: float) -> bool:
+    """Whether softplus hardly differs from an argument above the number."""
+    return number > 0.0 and exp(-number) <= _NEAR * number
+
+
 def _of_value(editor: GraphEditor, reader: Reader, node: Node, choice: Choice) -> Chosen | None:
     """Functions that are x, or nearly so, on one side: relu, leaky relu, thresholded relu, and both shrinks."""
     x, number = choice.value, choice.number
@@ -95,6 +102,8 @@ def _of_value(editor: GraphEditor, reader: Reader, node: Node, choice: Choice) -
         if reader.scalar(choice.below) == 0.0:
             if number == 0.0:
                 return made(Activation("relu"), x, "x where x > 0, else 0")
+            if choice.at:  # it would be kept, and a thresholded relu leaves 0
+                return None
             return made(Activation("thresholded_relu", number), x, f"x where x > {number:.6g}, else 0")
         product = reader.product(choice.below)
         if number == 0.0 and product.factors == (x,) and product.coefficient:
@@ -106,9 +115,11 @@ def _of_value(editor: GraphEditor, reader: Reader, node: Node, choice: Choice) -
         return None
     (inner,) = magnitude.inputs
     if choice.above == inner:
+        if choice.at and number:
+            return None
         return made(Activation("shrink", number, 0.0), inner, f"x where |x| > {number:.6g}, else 0")
     bias = _less_sign(editor, reader, choice.above, inner)
-    if bias is None:
+    if bias is None or (choice.at and number not in (0.0, bias)):
         return None
     return made(Activation("shrink", number, bias), inner, f"x - {bias:.6g} * sign(x) where |x| > {number:.6g}, else 0")
 
