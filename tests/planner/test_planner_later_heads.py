@@ -45,6 +45,12 @@ def test_rows_are_computed_before_they_are_moved(node: str) -> None:
     assert move.inputs == own.outputs
 
 
+@pytest.mark.parametrize("scale", ["", "1", "1,1,1,4"])
+def test_a_scale_may_have_any_rank(scale: str) -> None:
+    before = moved("norm(%t, %f) statistic=rms axes=[3] epsilon=1e-05", scale)
+    assert said(run(LATER_HEADS, before)) == [("n", "computed first", "'t' moves what it leaves")]
+
+
 @pytest.mark.parametrize(("factor", "expected"), [("2,3,1,1", "2,1,3,1"), ("5,1", "5,1,1"), ("4", "4"), ("1", "1")])
 def test_what_broadcasts_is_turned(factor: str, expected: str) -> None:
     before = moved("mul(%t, %f)", factor)

@@ -65,8 +65,8 @@ def _moves(editor: GraphEditor, node: Node) -> list[Node]:
     for index, name in enumerate(node.inputs):
         own = editor.type(name)
         if own.shape != shape or editor.is_constant(name):
-            # Parameters of a normalisation have an element a column.
-            if isinstance(node.op, Norm) and (index == 0 or own.elements != own.shape[-1]):
+            # Parameters of a normalisation have an element a column, or one.
+            if isinstance(node.op, Norm) and (index == 0 or any(extent != 1 for extent in own.shape[:-1])):
                 return []
             rest += 0 if editor.is_constant(name) else own.elements
             continue
