@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from planner_checks import graph, run, said, same_values
+from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
@@ -76,3 +77,54 @@ def test_scores_that_others_read_stay(before: Graph, reason: str) -> None:
 )
 def test_other_differences_stay(before: Graph) -> None:
     assert run(PART_SHARES, before).graph == before
+
+
+TWO = """
+    graph g batch=2 (%a: f32[{first}], %b: f32[{second}], %v: {values}[2,4,3]) -> (%y) {{
+      %p = softmax(%a) axis=2
+      %r = softmax(%b) axis={axis}
+      {between}
+      %y = matmul(%d, %v) // "y"
+    }}"""
+
+
+def two(second: str = "2,4,4", axis: int = 2, values: str = "f32", between: str = "%d = sub(%p, %r)") -> Graph:
+    return graph(TWO.format(first="2,4,4", second=second, axis=axis, values=values, between=between))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        two("2,4,1"),
+        two("4", 0),
+        two(values="i32", between="%l = cast(%p) to=i32\n%m = cast(%r) to=i32\n%d = sub(%l, %m)"),
+    ],
+    ids=["one column", "no rows", "shares become integers"],
+)
+def test_what_is_no_softmax_of_the_same_columns_stays(before: Graph) -> None:
+    assert run(PART_SHARES, before).graph == before
+
+
+def test_shares_and_factors_are_cast_as_they_were() -> None:
+    between = "%m = mul(%r, %c)\n%l = cast(%p) to=f16\n%n = cast(%m) to=f16\n%d = sub(%l, %n)"
+    before = two(values="f16", between="const %c: f32[1] {0.5}\n" + between)
+    result = PART_SHARES.run(before, POLICY)
+    same_values(before, result.graph, tolerance=2e-3)
+    assert said(result) == [("y", "multiplied with both softmaxes", "'d' is of what they leave")]
+
+
+SOFTMAX_OF_SOFTMAX = """
+    graph g batch=2 (%a: f32[2,4,3,3], %v: f32[2,2,3,3]) -> (%y) {{
+      %i = softmax(%a) axis={axis}
+      %p = softmax(%i) axis=3
+      %l = slice(%p) begin=[0,0,0,0] count=[2,2,3,3] step=[1,1,1,1]
+      %r = slice(%p) begin=[0,2,0,0] count=[2,2,3,3] step=[1,1,1,1]
+      %d = sub(%l, %r) // "d"
+      %y = matmul(%d, %v) // "y"
+    }}"""
+
+
+@pytest.mark.parametrize("axis", range(4))
+def test_heads_are_selected_behind_a_softmax_across_them(axis: int) -> None:
+    before = graph(SOFTMAX_OF_SOFTMAX.format(axis=axis))
+    assert said(run(PART_SHARES, before)) == [("y", "multiplied with both softmaxes", "'d' is of what they leave")]

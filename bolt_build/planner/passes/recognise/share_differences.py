@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
@@ -57,6 +58,9 @@ def _run(graph: Graph) -> PassResult:
         first, second = terms
         if first is None or second is None:
             continue
+        columns = editor.type(difference.outputs[0]).shape[-1]
+        if any(editor.type(name).rank < 2 or editor.type(name).shape[-1] != columns for name in difference.inputs):
+            continue  # one of them is repeated along columns
         if (why := _obstacle(editor, difference, first, second)) is not None:
             journal.declined(node.name, why)
             continue
@@ -69,6 +73,8 @@ def _term(editor: GraphEditor, name: str) -> _Term | None:
     """What is a softmax times something that its columns share."""
     node, factor, inside = plain(editor, name), None, [name]
     while node is not None and isinstance(node.op, Cast | Identity):
+        if editor.type(node.outputs[0]).dtype not in PRECISIONS.values():
+            return None  # a share becomes 0, but for 1
         inside.append(node.inputs[0])
         node = plain(editor, node.inputs[0])
     if node is not None and node.op == Binary("mul"):
@@ -147,8 +153,10 @@ def _put(editor: GraphEditor, node: Node, difference: Node, terms: tuple[_Term, 
         shares = term.shares.outputs[0]
         if term.part is not None:
             shares = _selected(editor, chain, shares, term.part)
-        product = chain.add(node.op, [shares, node.inputs[1]])
-        sides.append(product if term.factor is None else chain.add(Binary("mul"), [product, term.factor]))
+        product = chain.add(node.op, [_as_type_of(editor, chain, shares, node.inputs[1]), node.inputs[1]])
+        if term.factor is not None:
+            product = chain.add(Binary("mul"), [product, _as_type_of(editor, chain, term.factor, node.inputs[1])])
+        sides.append(product)
     last = Node(difference.name, difference.op, tuple(sides), node.outputs)
     editor.remove(difference)
     editor.replace(node, *chain.nodes, last)
@@ -157,11 +165,17 @@ def _put(editor: GraphEditor, node: Node, difference: Node, terms: tuple[_Term, 
     editor.replace(last, replace(last, covers=covers))
 
 
+def _as_type_of(editor: GraphEditor, chain: Chain, value: str, other: str) -> str:
+    """The value with the other's element type: casts behind a softmax and its factor are in front of the product."""
+    dtype = editor.type(other).dtype
+    return value if editor.type(value).dtype == dtype else chain.add(Cast(dtype), [value])
+
+
 def _selected(editor: GraphEditor, chain: Chain, value: str, part: _Part) -> str:
     """The part of a value: of what makes it, as far as matrices are multiplied and scores are computed one by one."""
     node, rank = plain(editor, value), editor.type(value).rank
     match None if node is None else node.op:
-        case Softmax(axis) as softmax if node is not None:
+        case Softmax(axis) as softmax if node is not None and axis > part.axis:
             argument = _selected(editor, chain, node.inputs[0], part)
             return chain.add(replace(softmax, axis=axis - part.single), [argument])
         case Binary() | Where() | Activation() | Cast() | Identity() if node is not None:
