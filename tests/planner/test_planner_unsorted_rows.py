@@ -82,3 +82,31 @@ def test_what_declines(before: Graph, reason: str) -> None:
     ((subject, action, why),) = said(result)
     assert (subject, action) == ("y", "declined")
     assert why.startswith(reason)
+
+
+BY_PLACE = "%t0 = add(%o, %n)\n%t = div(%t0, %two)"
+BACKWARDS = "const %back: i64[12] {11,10,9,8,7,6,5,4,3,2,1,0}\n%t0 = gather(%o, %back) axis=0\n%t = div(%t0, %two)"
+ONE_COLUMN = "%c = gather_elements({of}, %o1) axis=0\n%m = mul(%r, %c)\n" + BY_INVERSE.format(rows="%m")
+
+
+@pytest.mark.parametrize("places", [BY_PLACE, BACKWARDS], ids=["numbers of places", "another order"])
+def test_rows_that_are_gathered_by_more_than_the_order_stay(places: str) -> None:
+    text = SORTED.format(end=BY_SCATTER, depth=8).replace("%t = div(%o, %two)", places)
+    text = text.replace("%x: f32[6,8]", "%x: f32[12,8]")
+    before = graph(text)
+    result = run(UNSORTED_ROWS, before)
+    assert result.graph == before
+    assert [(subject, action) for subject, action, _ in said(result)] == [("y", "declined")]
+
+
+@pytest.mark.parametrize(
+    ("end", "stay"),
+    [
+        (ONE_COLUMN.format(of="%q"), True),
+        ("%h1 = gather(%f, %o1) axis=0\n%m = mul(%r, %h1)\n" + BY_INVERSE.format(rows="%m"), False),
+    ],
+    ids=["one column of each", "one number of each"],
+)
+def test_rows_keep_their_shapes(end: str, stay: bool) -> None:
+    before = experts(end)
+    assert (run(UNSORTED_ROWS, before).graph == before) is stay

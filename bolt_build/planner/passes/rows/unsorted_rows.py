@@ -57,6 +57,8 @@ def _put_back(editor: GraphEditor, node: Node) -> tuple[str, str] | None:
     match node.op:
         case Gather(0) | GatherND(0):
             rows, index = node.inputs
+            if isinstance(node.op, GatherND) and editor.type(index).shape[-1] != 1:
+                return None
             order = _undone(editor, _flat(editor, index))
             count = editor.type(rows).shape[0]
             return (rows, order) if order is not None and editor.type(order).elements == count else None
@@ -159,7 +161,12 @@ class _Unsorted:
         """Rows that are gathered by the order itself, or by what is computed of it and constants."""
         source, index = node.inputs
         if _flat(self._editor, index) == self._order and self._editor.type(source).shape[0] == self._count:
-            return source
+            lines = self._editor.type(node.outputs[0])
+            if lines == self._editor.type(source):
+                return source
+            if lines.elements == self._editor.type(source).elements:
+                return self.chain.add(Reshape(lines.shape), [source])
+            return None  # some columns of each row, or one for several
         if isinstance(node.op, GatherElements):
             return None
         places = self._numbers(index)
@@ -169,15 +176,23 @@ class _Unsorted:
         return self.chain.add(node.op, [source, constant])
 
     def _numbers(self, value: str) -> Array | None:
-        """What the value is where the order is 0, 1, 2 and so on; None where it is not computed of the order alone."""
+        """What the value is where the order is 0, 1, 2 and so on; None where any of its numbers is computed of more
+        than the order's at its own place and numbers that all share."""
         if value == self._order:
             return np.arange(self._count, dtype=np.int64)
         if (constant := self._editor.constant(value)) is not None:
-            return constant
+            return constant if constant.size == 1 else None
         node = self._editor.producer(value)
-        if node is None or node.epilogue or not isinstance(node.op, Binary | Reshape | Cast | Identity | Gather):
+        if node is None or node.epilogue or self._editor.type(value).elements != self._count:
             return None
-        inputs = [self._numbers(name) for name in node.inputs]
+        if not isinstance(node.op, Binary | Reshape | Cast | Identity | Gather):
+            return None
+        is_table = isinstance(node.op, Gather) and self._editor.is_constant(node.inputs[0])
+        if isinstance(node.op, Gather) and not is_table:
+            return None
+        inputs = [self._numbers(name) for name in node.inputs[int(is_table) :]]
+        if is_table:
+            inputs.insert(0, self._editor.constant(node.inputs[0]))
         given = [each for each in inputs if each is not None]
         return node.op.evaluate(given)[0] if len(given) == len(inputs) else None
 
