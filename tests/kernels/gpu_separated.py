@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[Layer, tuple[tuple[int, ...], ...]], ...] = (
     (pooled("apart-last-max-9", windows("max", 9, 1, 4), 2, 40, 13, 13), ((1, 13, 13, 13, 8), (1, 13, 5, 7, 40))),
     (pooled("apart-last-average", windows("average", 5, 2, 2, ceil_mode=True), 1, 24, 15, 12),
      ((1, 8, 4, 7, 8), (1, 3, 3, 4, 24))),
+    (pooled("apart-last-one", windows("max", 5, 1, 2), 2, 1, 9, 11), ((2, 9, 9, 6, 1),)),
 )  # fmt: skip
 
 
@@ -53,6 +54,7 @@ def separated_pools() -> list[Trial]:
                         raise ValueError(f"{layer.label}: {reason}")
                     found.append(replace(trial, candidate=candidate))
     # Pixels of a tensor that is a part of another one lie further apart.
-    apart = [trial for trial in found if trial.step.pitched and trial.step.problem.outputs[0].row % 8 == 0]
-    found += [replace(trial, pitch=trial.step.problem.outputs[0].row + 8, between=24) for trial in apart]
+    for trial in [trial for trial in found if trial.step.pitched]:
+        row = trial.step.problem.outputs[0].row
+        found.append(replace(trial, pitch=row // 8 * 8 + 8, between=24 - row % 8))
     return list({trial.label: trial for trial in found}.values())

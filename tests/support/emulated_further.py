@@ -372,6 +372,7 @@ FURTHER_IN_BF16 = (
     "stem-grey-cutlass-4x16x1-f32/row-f16/channels_last",
     "resample-linear-planes-portable-stagedx4x4x2x9-f16/row-f16/row",
     "slide-max-5-portable-slidingx8x4x2x2x3x3-f16/channels_last-f16",
+    "slide-apart-last-one-portable-separatedx2x9x9x6x1-f16/channels_last-f16/channels_last-rows8-between23",
     "form-wide-cutlass-192x160x64xcooperativex2x1-f16",
     "bands-16-cutlass-256x64x64xcooperativex2xof16-f16",
     "groups-few-cutlass-64x128x64xpingpongx4-f16",

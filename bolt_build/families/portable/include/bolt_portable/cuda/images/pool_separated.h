@@ -177,13 +177,14 @@ __global__ void __launch_bounds__(block_threads, 3) separated_kernel(const Body 
 }
 
 /// Pools `p`, whose windows go along rows and columns alone, as `Height` and `Width` have them. Where memory is not as the planner
-/// expects it (channels that do not begin with words), as `pool`. Raises std::runtime_error where a tensor is too large, or the
-/// launch fails.
+/// expects it (channels that do not begin with words, pixels of one channel that lie apart), as `pool`. Raises std::runtime_error
+/// where a tensor is too large, or the launch fails.
 template <typename Mode, typename In, typename Out, typename Height, typename Width, int planes, int strip, int channels,
           int slice>
 void pool_separated(const Run& r, const Pool& p, const void* input, void* output) {
   using Separated = SeparatedPool<Mode, In, Out, Height, Width, planes, strip, channels, slice>;
-  if (Separated::pieces && !aligned_to_16(static_cast<const In*>(input), static_cast<Out*>(output)))
+  const bool apart = channels == 1 && p.channels_last && (p.given() != 1 || p.out_cell != 1);
+  if (apart || (Separated::pieces && !aligned_to_16(static_cast<const In*>(input), static_cast<Out*>(output))))
     return pool<Mode, In, Out>(r, p, input, output, chain());
   const Index images = p.batch * (p.channels_last ? 1 : p.channels) * p.out[0];
   if (images == 0) return;
