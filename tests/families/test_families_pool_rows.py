@@ -56,6 +56,8 @@ def test_large_windows_over_planes_are_taken_along_columns_and_then_along_rows(p
          "separated: 12 channels are no multiple of 8"),
         (asked(pool("max", 5, 1, 2), 1, 24, 16, 16, layout=Layout.CHANNELS_LAST), SeparatedTile(1, 16, 16, 16, 8),
          None),
+        (asked(pool("max", 5, 5, 2), 64, 64, 728, 728), SeparatedTile(1, 8, 8, 8, 1),
+         "separated: elements are counted in 32 bits"),
     ],
 )  # fmt: skip
 def test_what_no_kernel_takes_apart_is_refused(problem: KernelProblem, tile: SeparatedTile, reason: str | None) -> None:
@@ -90,6 +92,8 @@ def test_places_of_windows_side_by_side_read_what_they_share_once() -> None:
          "rows: windows of 64 cells are larger than 49"),
         (asked(PoolPlaces((2, 2), (2, 2), (0, 0), (0, 0), (1, 1)), 1, 8, 64, 64, dtype=DType.I8), 1,
          "rows: compares numbers of half precision"),
+        (asked(PoolPlaces((3, 3), (2, 2), (1, 1), (1, 1), (1, 1)), 64, 64, 728, 728), 4,
+         "rows: elements are counted in 32 bits"),
     ],
 )  # fmt: skip
 def test_other_places_have_a_reason(problem: KernelProblem, each: int, reason: str) -> None:

@@ -21,8 +21,8 @@ from bolt_build.graph.ops.images.pool_places import PoolPlaces
 from bolt_build.targets import Gpu, Target
 
 _EACH = (1, 2, 4)
-_SPAN, _MOST = 16, 49
-"""Elements of a row that a thread takes at most, and cells of a window."""
+_SPAN, _MOST, _COUNTED = 16, 49, 2**31 - 64
+"""Elements of a row that a thread takes at most, cells of a window, and elements that 32 bits count."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
         return "windows have gaps along rows"
     if prod(op.kernel) > _MOST:
         return Reason("windows of {} cells are larger than {}", prod(op.kernel), _MOST)
+    *rows, columns = problem.outputs[0].shape
+    padded = prod(rows) * ceil(columns / _EACH[-1]) * _EACH[-1]
+    if max(problem.inputs[0].type.elements, padded) > _COUNTED:
+        return "elements are counted in 32 bits"
     return None
 
 

@@ -37,7 +37,8 @@ _SHARED = 72 << 10
 """Bytes of shared memory of a block: three are on a multiprocessor."""
 _PLANES, _STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (8, 12, 16, 24, 32)
 """Whole planes of a block, and rows of results of one plane, that are tried."""
-_REGISTERS = 84
+_REGISTERS, _COUNTED = 84, 2**31 - 64
+"""Of a thread, and elements that 32 bits count."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
         return Reason("{} channels are no multiple of {}", of.channels, _WORD_CHANNELS)
     if (most := max(of.high.cells, of.wide.cells)) > _SPAN:
         return Reason("windows of {} elements are longer than the {} that a thread holds", most, _SPAN)
-    if of.many * of.channels * max(of.high.given * of.wide.given, of.high.made * of.wide.made) >= 1 << 31:
+    if of.many * of.channels * max(of.high.given * of.wide.given, of.high.made * of.wide.made) > _COUNTED:
         return "elements are counted in 32 bits"
     return None
 
