@@ -8,6 +8,7 @@ from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.products.sinkhorn import Sinkhorn
+from bolt_build.graph.text import format_graph, parse_graph
 from bolt_build.planner.passes.recognise.sinkhorn import RECOGNISE_SINKHORN
 
 WORDS = "recognised sinkhorn iterations"
@@ -54,6 +55,12 @@ def test_the_epsilon_may_be_missing_and_there_may_be_one_matrix() -> None:
 
 def test_two_turns_are_two_normalisations() -> None:
     before = unrolled(3, 2)
+    assert run(RECOGNISE_SINKHORN, before).graph is before
+
+
+def test_doubles_stay_divisions_and_sums() -> None:
+    text = format_graph(unrolled(2, 3, 2, 3)).replace("f32", "f64")
+    before = parse_graph(text)
     assert run(RECOGNISE_SINKHORN, before).graph is before
 
 

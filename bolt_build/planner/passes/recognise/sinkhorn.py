@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import isclose
 
+from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.products.sinkhorn import MOST, Sinkhorn
@@ -39,6 +40,8 @@ def _run(graph: Graph) -> PassResult:
         last = editor.node(old.name)
         if last is None or last.op != Binary("div") or last.epilogue or last.name in known:
             continue
+        if editor.type(last.outputs[0]).dtype not in PRECISIONS.values():
+            continue  # doubles have kernels of divisions and of sums alone
         turns, node = list[_Turn](), last
         while (turn := _turn(editor, node)) is not None and _follows(turns, turn):
             turns.append(turn)
