@@ -86,6 +86,7 @@ def test_windows_of_many_kinds(before: Graph, kinds: str) -> None:
         (long("16", "2,1,32", "0", strides="2"), "its window moves by 2, and these phases are channels already"),
         (long("16", "2,1,64", "0", strides="7"), "its blocks of 56 places would be zeros for the most part"),
         (long("3,15", pads="1,7"), None),
+        (long("16", "2,1,10", "100", "0", strides="128"), "its windows read zeros around the image alone"),
     ],
 )
 def test_what_stays(before: Graph, reason: str | None) -> None:

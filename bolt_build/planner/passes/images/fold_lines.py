@@ -89,6 +89,9 @@ def _run(graph: Graph) -> PassResult:
         if blocks.size - op.strides[own] > kernel[own]:
             journal.declined(node.name, f"its blocks of {blocks.size} places would be zeros for the most part")
             continue
+        if blocks.given < 1:
+            journal.declined(node.name, "its windows read zeros around the image alone")
+            continue
         _fold(editor, node, op, blocks)
         reason = f"a window of {kernel[own]} places is one of {blocks.window} blocks of {blocks.size}"
         journal.did(node.name, "made channels of neighbours", reason)
