@@ -7,7 +7,8 @@ import pickle
 from dataclasses import replace
 
 from families_harness import Input, Layer
-from families_layers import CLIP, LAYERS, PARAMETERS, RELU, stage
+from families_layers import CLIP, LAYERS, RELU, stage
+from function_layers import PARAMETERS
 from gpu_apart import apart
 from gpu_asked import asked, asked_for
 from gpu_atomics import atomic_trials
@@ -371,13 +372,11 @@ def _of_small_layers() -> list[Trial]:
         grouped_trials() + attention_trials() + counted_trials() + prologues() + averages() + row_sums() + norm_trials()
     )
     found += sliced_norm_trials() + prenorm_trials() + gated_trials() + slabs() + half_products() + chosen_products()
-    found += sliding_pools()
-    found += staged_pools() + fold_trials()
+    found += sliding_pools() + staged_pools() + fold_trials()
     found += staged_trials() + image_trials() + image_number_trials()
     found += [in_bf16(trial) for trial in found[::_IN_BF16] if in_bf16(trial) != trial]
     found += chain_trials() + inverted_trials() + strips_trials() + inverted_strips_trials() + quads_trials()
-    found += turned_trials()
-    found += averaged_trials() + normed_trials() + line_trials()
+    found += turned_trials() + averaged_trials() + normed_trials() + line_trials()
     found += resample_trials() + quantised_trials() + atomic_trials() + plane_norm_trials() + short_scan_trials()
     found += far_trials() + shared_line_trials() + crossed_trials()
     found += folded_formulas() + placed_rows() + separated_pools() + patch_sums()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from families_harness import Input, Layer
+from function_layers import functions
 from head_layers import ATTENTION, HEADS
 from quantised_layers import QUANTISED
 from recurrent_kernels import NARROW_RECURRENT, RECURRENT
@@ -11,7 +12,7 @@ from region_layers import REGIONS, TREES, WEIGHED
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
 from bolt_build.graph.ops.attention.channel_attention import ChannelAttention
-from bolt_build.graph.ops.elementwise.activation import FUNCTIONS, Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
 from bolt_build.graph.ops.elementwise.logic import Where
@@ -55,26 +56,8 @@ def one(label: str, op: Op, shape: tuple[int, ...], epilogue: tuple[EpilogueOp, 
     return Layer(label, op, (Input(shape), *operands), epilogue)
 
 
-PARAMETERS = {
-    "leaky_relu": (0.1, 0.0), "clip": (-0.5, 1.0), "hard_sigmoid": (0.2, 0.5), "elu": (0.7, 0.0), "celu": (0.7, 0.0),
-    "selu": (1.67, 1.05), "thresholded_relu": (0.6, 0.0), "shrink": (0.5, 0.2), "swish": (1.7, 0.0),
-}  # fmt: skip
-POSITIVE = ("sqrt", "reciprocal", "log")
-RANGES = {
-    **dict.fromkeys(POSITIVE, (0.1, 4.0)), **dict.fromkeys(("asin", "acos", "atanh"), (-0.95, 0.95)),
-    "acosh": (1.05, 4.0), "tan": (-1.4, 1.4),
-}  # fmt: skip
-"""Where functions are defined, or do not run away."""
-
 ACTIVATIONS = [
-    *(
-        Layer(
-            name,
-            Activation(name, *PARAMETERS.get(name, ())),
-            (Input(IMAGE, False, *RANGES.get(name, (-4.0, 4.0))),),
-        )
-        for name in FUNCTIONS
-    ),
+    *functions(IMAGE),
     one("clip-open", Activation("clip", 0.0, float("inf")), IMAGE),
     one("relu-scalar", Activation("relu"), ()),
     one("relu-wide", Activation("relu"), WIDE),

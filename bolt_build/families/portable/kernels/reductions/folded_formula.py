@@ -30,6 +30,7 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import EpilogueOp, Graph, Layout, Node, TensorType
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
+from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.patterns.formulas import FoundFormula, folded_from
 from bolt_build.targets import Target
 
@@ -145,12 +146,12 @@ def _proposed(
     inputs = tuple(operands[name] for name in found.inputs)
     if inputs[0].constant or inputs[0].format.dtype is not last.outputs[0].format.dtype:
         return None, ()
-    assert hasattr(reduction.op, "axes")
+    assert isinstance(reduction.op, Reduce)
     stages = tuple(
         stage if stage.operand is None else EpilogueOp(stage.op, stage.operand - 1 + len(inputs), stage.swapped)
         for stage in reduction.epilogue
     )
-    op = FoldedFormula(found.op, reduction.op)  # type: ignore[arg-type]
+    op = FoldedFormula(found.op, reduction.op)
     made = KernelProblem(op, (*inputs, *last.inputs[1:]), last.outputs, stages, DType.F32, target.name)
     names = (*found.inputs, *reduction.inputs[1:])
     return ProposedStep(made, names, reduction.outputs), (*apart, last)
