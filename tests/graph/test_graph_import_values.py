@@ -50,6 +50,16 @@ def test_gemm_with_scales_becomes_a_product_and_an_addition(tmp_path: Path) -> N
     ]
 
 
+def test_the_logarithm_of_a_sum_of_exponentials_is_one_node_and_keeps_what_is_not_finite(tmp_path: Path) -> None:
+    nodes = [node("ReduceLogSumExp", "x", "y", "s", axes=[2], keepdims=0)]
+    graph = bound(tmp_path, model(nodes, [tensor("x", [1, 5, 3])]))
+    assert body(graph) == ['%y: f32[1,5] = reduce(%x) mode=log_sum_exp axes=[2] keepdims=false  // "s"']
+    inf, nan = np.inf, np.nan
+    x = np.array([[0, 0, 0], [900, 900, -inf], [-inf, -inf, -inf], [1, inf, inf], [nan, inf, 0]], np.float32)
+    (y,) = graph.nodes[0].op.evaluate([x[None]])
+    np.testing.assert_allclose(y[0], [np.log(3), 900 + np.log(2), -inf, inf, nan], rtol=1e-6)
+
+
 def test_single_elements_that_repeat_are_broadcast_and_others_padded_with_themselves(tmp_path: Path) -> None:
     nodes = [node("Tile", "x wide", "a", "a"), node("Tile", "x once", "b", "b"), node("Tile", "x twice", "c", "c")]
     constants = {"wide": np.array([5, 1, 1]), "once": np.array([1, 1, 1]), "twice": np.array([5, 1, 2])}

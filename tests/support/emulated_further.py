@@ -22,6 +22,8 @@ FURTHER = (
     "chosen-turned-portable-warpgroupsx1x1x256x4x1-f16",
     "slab-merged-portable-heldx128x9x8x1x1-f16",
     "fold-batches-portable-columnsx8x3-f16/row-f16/row",
+    "fold-powers-apart-portable-columnsx4x2-f16/row-f16/row",
+    "folded-powers-portable-runsx4x4x1-f16/row-f16/row",
     "slide-max-portable-slidingx1x8x1x1x1x2x1-f16/row-f16/row",
     "resample-planes-portable-slidingx1x4x1x6-f16/row-f16/row",
     "wide-dequantise-pixels-portable-widex2-u16/channels_last-f32/channels_last",

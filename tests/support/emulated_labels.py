@@ -68,6 +68,7 @@ LABELS = (
     "registers-33-portable-aheadx128x12x33x2x1x3-f16",
     "mean-28-of-many-portable-direct-f16/channels_last-f16/channels_last",
     "fold-outer-portable-runsx4x256x2-f16/row-f16/row",
+    "fold-powers-portable-runsx1x256x2-f16/row-f16/row",
     "fold-pixels-portable-pixelsx256x7-f16/row-f16/row",
     "fold-slabs-chain-portable-slabsx8x64-f16/row-f16/row",
     "folded-chain-portable-runsx4x8x1-f16/row-f16/row",

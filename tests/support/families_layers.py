@@ -176,10 +176,11 @@ NORMS = [
           (stage("add", 2), EpilogueOp(Activation("gelu")))),
 ]  # fmt: skip
 
+REDUCED_COLUMNS = ("min", "prod", "l1", "l2", "sum_square", "log_sum_exp")
 REDUCTIONS = [
     *(one(f"global-{mode}", Reduce(mode, (2, 3)), (2, 40, 5, 7)) for mode in ("mean", "sum", "max")),
     *(one(f"rows-{mode}", Reduce(mode, (1, 2)), (3, 5, 7)) for mode in MODES if mode not in ("mean", "sum", "log_sum")),
-    *(one(f"columns-{mode}", Reduce(mode, (1,)), (2, 7, 40)) for mode in ("min", "prod", "l1", "l2", "sum_square")),
+    *(one(f"columns-{mode}", Reduce(mode, (1,)), (2, 7, 40)) for mode in REDUCED_COLUMNS),
     Layer("rows-log_sum", Reduce("log_sum", (1,)), (Input((3, 37), low=0.1),)),
     *(one(f"{name}-last", Line(name, 2), (2, 3, 37)) for name in LINES),
     *(one(f"{name}-channels", Line(name, 1), IMAGE) for name in LINES),

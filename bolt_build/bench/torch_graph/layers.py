@@ -144,6 +144,8 @@ def reduce(build: Builder, node: Node) -> fx.Node:
         return build.call(torch.linalg.vector_norm, x, int(op.mode[1]), op.axes, op.keepdims)
     if op.mode == "prod":
         return _product(build, x, op)
+    if op.mode == "log_sum_exp":
+        return build.call(torch.logsumexp, x, op.axes, op.keepdims)
     for before in _BEFORE.get(op.mode, ()):
         x = build.call(before, x)
     if op.mode in ("max", "min"):

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
-from bolt_build.graph.arrays import narrowed, numpy_dtype, widened
+from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.importing import Importer, NodeImport
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
-from bolt_build.graph.ops.elementwise.activation import Activation
-from bolt_build.graph.ops.elementwise.arithmetic import Binary
-from bolt_build.graph.ops.moves.shape import Identity, Reshape
+from bolt_build.graph.ops.moves.shape import Identity
 from bolt_build.graph.ops.operands import expect_count, expect_float
 from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails
 
@@ -35,6 +32,15 @@ def _mean(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         return np.asarray(np.where(total < 0, -(-total // count), total // count))
 
 
+def _log_sum_exp(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    """Of differences from the greatest element, so that no sum overflows. What is equal to it differs by nothing,
+    infinities too."""
+    top = x.max(axis=axes, keepdims=True, initial=-np.inf)
+    total = np.where(x == top, x.dtype.type(0), x - top)
+    summed = np.log(np.exp(total).sum(axis=axes, keepdims=True)) + top
+    return np.asarray(summed if keepdims else summed.reshape(x.max(axis=axes, initial=-np.inf).shape))
+
+
 _EVALUATE: dict[str, Callable[[Array, tuple[int, ...], bool], Array]] = {
     "mean": _mean,
     "sum": lambda x, axes, keep: x.sum(axis=axes, keepdims=keep),
@@ -45,15 +51,19 @@ _EVALUATE: dict[str, Callable[[Array, tuple[int, ...], bool], Array]] = {
     "l2": lambda x, axes, keep: np.sqrt(_sum_of_squares(x, axes, keep)),
     "sum_square": _sum_of_squares,
     "log_sum": lambda x, axes, keep: np.log(x.sum(axis=axes, keepdims=keep)),
+    "log_sum_exp": _log_sum_exp,
 }
 
 MODES = tuple(_EVALUATE)
+REAL = ("l2", "log_sum", "log_sum_exp")
+"""Modes that integers have no result of."""
 
 
 @dataclass(frozen=True)
 class Reduce(Op):
     """`mode` over `axes` (non-negative, sorted): "mean", "sum", "max", "min", "prod" (product), "l1" (sum of
-    magnitudes), "sum_square", "l2" (its root) or "log_sum" (the sum's logarithm).
+    magnitudes), "sum_square", "l2" (its root), "log_sum" (the sum's logarithm) or "log_sum_exp" (that of
+    the exponentials' sum).
 
     ONNX GlobalAveragePool, GlobalMaxPool and the Reduce operators.
     """
@@ -68,7 +78,7 @@ class Reduce(Op):
         (x,) = inputs
         if self.mode not in MODES:
             raise ShapeError(f"mode '{self.mode}' is none of {', '.join(MODES)}")
-        if self.mode in ("l2", "log_sum"):
+        if self.mode in REAL:
             expect_float(x)
         if self.axes != tuple(sorted(set(self.axes))) or any(not 0 <= axis < x.rank for axis in self.axes):
             raise ShapeError(f"axes {list(self.axes)} must be sorted axes of the input {list(x.shape)}, each once")
@@ -121,6 +131,7 @@ def reduced_axes(node: NodeImport) -> tuple[int, ...]:
 _ONNX_MODES = {
     "ReduceMean": "mean", "ReduceSum": "sum", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod",
     "ReduceL1": "l1", "ReduceL2": "l2", "ReduceSumSquare": "sum_square", "ReduceLogSum": "log_sum",
+    "ReduceLogSumExp": "log_sum_exp",
 }  # fmt: skip
 
 
@@ -134,22 +145,6 @@ def import_reduce(node: NodeImport) -> None:
     node.emit(Reduce(mode, axes, keepdims), [x], 0)
 
 
-def import_log_sum_exp(node: NodeImport) -> None:
-    """log(sum(exp(x - m))) + m with the greatest m, which must be finite for infinities to stay what they are."""
-    axes, x, keepdims = reduced_axes(node), node.input(0), bool(node.integer("keepdims", 1))
-    expect_float(node.type(0))
-    if any(node.type(0).shape[axis] == 0 for axis in axes):
-        node.emit(Reduce("log_sum", axes, keepdims), [x], 0)
-        return
-    finite = float(ml_dtypes.finfo(numpy_dtype(node.type(0).dtype)).max)  # type: ignore[no-untyped-call]
-    top = node.emit(Activation("clip", -finite, finite), [node.emit(Reduce("max", axes), [x])])
-    powers = node.emit(Activation("exp"), [node.emit(Binary("sub"), [x, top])])
-    total = node.emit(Reduce("log_sum", axes, keepdims), [powers])
-    if not keepdims:
-        top = node.emit(Reshape(node.type_of(total).shape), [top])
-    node.emit(Binary("add"), [total, top], 0)
-
-
 IMPORTERS = (
     Importer("GlobalAveragePool", (1, 22), import_global_pool),
     Importer("GlobalMaxPool", (1, 22), import_global_pool),
@@ -158,6 +153,5 @@ IMPORTERS = (
     Importer("ReduceMax", (1, 11, 12, 13, 18, 20), import_reduce),
     Importer("ReduceMin", (1, 11, 12, 13, 18, 20), import_reduce),
     *(Importer(f"Reduce{mode}", (1, 11, 13, 18), import_reduce) for mode in ("Prod", "L1", "L2", "SumSquare")),
-    Importer("ReduceLogSum", (1, 11, 13, 18, 28), import_reduce),
-    Importer("ReduceLogSumExp", (1, 11, 13, 18, 28), import_log_sum_exp),
+    *(Importer(f"Reduce{mode}", (1, 11, 13, 18, 28), import_reduce) for mode in ("LogSum", "LogSumExp")),
 )

@@ -60,7 +60,7 @@ void fold_formula_of(const Run& r, const FormulaFold<sizeof...(In)>& p, const Fu
         for (int i = 0; i < inputs; ++i) start[i] += index * p.kept_step[i][axis];
         if (axis == p.channel_axis) channel = index;
       }
-      float total = Mode::start();
+      typename Mode::Total total = Mode::start();
       for (Index row = 0; row < rows; ++row) {
         Index at[inputs];
         for (int i = 0; i < inputs; ++i) at[i] = start[i];
@@ -70,7 +70,7 @@ void fold_formula_of(const Run& r, const FormulaFold<sizeof...(In)>& p, const Fu
           rest /= p.folded[axis];
           for (int i = 0; i < inputs; ++i) at[i] += index * p.folded_step[i][axis];
         }
-        float partial = Mode::start();
+        typename Mode::Total partial = Mode::start();
         for (Index k = 0; k < inner; ++k)
           partial = Mode::step(partial, term_of(formula, (in + at[I] + (last < 0 ? 0 : k * p.folded_step[I][last]))...));
         total = Mode::join(total, partial);

@@ -17,8 +17,11 @@ struct Reduce {
   int channel_axis;
 };
 
-// A mode takes elements by `step`, joins what parts of them gave by `join`, and makes the result by `finish`.
+// A mode takes elements into a total by `step`, joins totals of parts by `join`, and makes the result by `finish`. One that is
+// faster on several elements at once takes them `together`, by `steps`.
 struct ReduceSum {
+  using Total = float;
+  static constexpr bool together = false;
   static BOLT_HD float start() { return 0.0f; }
   static BOLT_HD float step(float sum, float x) { return sum + x; }
   static BOLT_HD float join(float sum, float other) { return sum + other; }
@@ -40,28 +43,71 @@ struct ReduceL2 : ReduceSumSquare {
   static BOLT_HD float finish(float sum, Index) { return std::sqrt(sum); }
 };
 struct ReduceProd {
+  using Total = float;
+  static constexpr bool together = false;
   static BOLT_HD float start() { return 1.0f; }
   static BOLT_HD float step(float product, float x) { return product * x; }
   static BOLT_HD float join(float product, float other) { return product * other; }
   static BOLT_HD float finish(float product, Index) { return product; }
 };
+/// The greatest element so far, made finite, and the sum of the exponentials of all differences from it.
+struct PowerSum {
+  float top, sum;
+};
+/// The logarithm of the sum of exponentials, of elements that are read once. No sum overflows that has a logarithm.
+struct ReduceLogSumExp {
+  using Total = PowerSum;
+  static constexpr bool together = true;
+  static constexpr float greatest = 3.402823466e38f;
+  static BOLT_HD float nothing() { return -INFINITY; }
+  static BOLT_HD Total start() { return {-greatest, 0.0f}; }
+  static BOLT_HD Total step(const Total& total, float x) { return steps<1>(total, {x}); }
+  /// Elements together, of which the total so far is scaled once. NaN comes into the sum, never to the top.
+  template <int many>
+  static BOLT_HD Total steps(const Total& total, const float (&x)[many]) {
+    float top = total.top;
+    for (int i = 0; i < many; ++i) top = x[i] > top ? x[i] : top;
+    top = top < greatest ? top : greatest;
+    float sum = total.sum * power(total.top - top);
+    for (int i = 0; i < many; ++i) sum += power(x[i] - top);
+    return {top, sum};
+  }
+  static BOLT_HD Total join(const Total& total, const Total& other) {
+    const float top = total.top > other.top ? total.top : other.top;
+    return {top, total.sum * power(total.top - top) + other.sum * power(other.top - top)};
+  }
+  static BOLT_HD float finish(const Total& total, Index) { return std::log(total.sum) + total.top; }
+
+ private:
+  static BOLT_HD float power(float below) {
+#if defined(__CUDA_ARCH__)
+    return SpecialFunctions::exp2(below * 1.44269504f);
+#else
+    return exponential(below);
+#endif
+  }
+};
 struct ReduceMax {
+  using Total = float;
+  static constexpr bool together = false;
   static BOLT_HD float start() { return -INFINITY; }
   static BOLT_HD float step(float top, float x) { return larger(top, x); }
   static BOLT_HD float join(float top, float other) { return larger(top, other); }
   static BOLT_HD float finish(float top, Index) { return top; }
 };
 struct ReduceMin {
+  using Total = float;
+  static constexpr bool together = false;
   static BOLT_HD float start() { return INFINITY; }
   static BOLT_HD float step(float least, float x) { return smaller(least, x); }
   static BOLT_HD float join(float least, float other) { return smaller(least, other); }
   static BOLT_HD float finish(float least, Index) { return least; }
 };
 
-/// Reduces `lanes` neighbours of the input that start at `in`; results in `sum`. Rows are summed apart first, which
+/// Reduces `lanes` neighbours of the input that start at `in`; totals in `sum`. Rows are summed apart first, which
 /// keeps the rounding error of long sums small.
 template <int lanes, typename Mode, typename In>
-BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, float* sum) {
+BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, typename Mode::Total* sum) {
   const int last = p.reduced_rank - 1;
   const Index inner = p.reduced_rank ? p.reduced[last] : 1, step = p.reduced_rank ? p.reduced_stride[last] : 0;
   Index rows = 1;
@@ -75,7 +121,7 @@ BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, float* sum) {
     }
     if (lanes == 1 && step == 1) {
       constexpr int width = 16;  // partial results that a vector register or two can hold
-      float partial[width];
+      typename Mode::Total partial[width];
       for (int i = 0; i < width; ++i) partial[i] = Mode::start();
       Index k = 0;
       for (; k + width <= inner; k += width)
@@ -84,7 +130,7 @@ BOLT_HD inline void reduce_cell(const Reduce& p, const In* in, float* sum) {
       for (int i = 0; i < width; ++i) sum[0] = Mode::join(sum[0], partial[i]);
       continue;
     }
-    float partial[lanes];
+    typename Mode::Total partial[lanes];
     for (int lane = 0; lane < lanes; ++lane) partial[lane] = Mode::start();
     for (Index k = 0; k < inner; ++k)
       BOLT_SIMD
@@ -127,7 +173,7 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
         if (axis == p.channel_axis) channel = index;
       }
       const Index many = std::min(block, inner - first);
-      float sum[lanes];
+      typename Mode::Total sum[lanes];
       if (many == lanes) {
         reduce_cell<lanes, Mode>(p, in + at, sum);
       } else {

@@ -45,6 +45,21 @@ template <typename T>
 struct ReduceLogSum : ReduceSum<T> {
   static BOLT_HD T finish(T total, Index) { return std::log(total); }
 };
+/// As reduce.h has it, of doubles.
+template <typename T>
+struct ReduceLogSumExp {
+  struct Total {
+    T top, sum;
+  };
+  static BOLT_HD Total start() { return {-std::numeric_limits<T>::infinity(), T{0}}; }
+  static BOLT_HD Total step(const Total& total, T x) { return join(total, {x, T{1}}); }
+  static BOLT_HD Total join(const Total& total, const Total& other) {
+    const T power = total.top == other.top ? T{1} : std::exp(-std::fabs(total.top - other.top));
+    const bool above = other.top > total.top;
+    return {above ? other.top : total.top, above ? total.sum * power + other.sum : total.sum + other.sum * power};
+  }
+  static BOLT_HD T finish(const Total& total, Index) { return std::log(total.sum) + total.top; }
+};
 template <typename T>
 struct ReduceProd : ReduceSum<T> {
   static BOLT_HD T start() { return T{1}; }

@@ -93,7 +93,8 @@ def _seconds(problem: KernelProblem, tile: ColumnsTile, target: Target) -> float
     run = min(tile.across * WORD, columns * nest.element)
     used = words_of(nest) * nest.count / asked * filled * run / (run + WORD)
     used *= _SHORT if run < _LINE else 1.0
-    each = rounds * LOADS * (_WORD + _SHIFT + nest.lanes * _STEP) + _RESULT + nest.lanes * _JOIN * log2(2 * tile.parts)
+    word = _WORD + _SHIFT + nest.lanes * (_STEP + nest.further)
+    each = rounds * LOADS * word + _RESULT + nest.lanes * _JOIN * log2(2 * tile.parts)
     groups = max(tile.parts // nest.lanes, 1)
     joins = ceil(tile.blocks / (groups * _JOINED_AT_ONCE)) if tile.blocks > 1 else 0
     return seconds_of(problem, Work(blocks, rounds, used, blocks * BLOCK * each, joins), target)

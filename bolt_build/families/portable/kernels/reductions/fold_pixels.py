@@ -137,7 +137,7 @@ def work_of(tile: PixelsTile, nest: Nest) -> Work:
     under_way = used * _BATCH / LOADS * tile.threads / BLOCK
     joining = min(WARP, 1 << max(0, int(log2(tile.threads / nest.kept[-1].extent))))
     join = _JOIN * tile.active(nest) * nest.lanes / tile.threads
-    each = turns * (_WORD + nest.lanes * _STEP) + _RESULT + join
+    each = turns * (_WORD + nest.lanes * (_STEP + 2 * nest.further)) + _RESULT + join
     joins = ceil(tile.blocks * nest.total / (joining * _JOINED_AT_ONCE)) if tile.blocks > 1 else 0
     return Work(blocks, rounds, under_way, blocks * tile.threads * each, joins)
 

@@ -91,7 +91,7 @@ def work_of(tile: RunsTile, nest: Nest) -> Work:
     words = tile.words(nest) * prod(loop.extent for loop in nest.folded[:-1])
     threads = nest.results * tile.blocks * tile.threads
     asked = threads * rounds * LOADS
-    piece = LOADS * (_WORD + _APART / tile.across + nest.lanes * _STEP) + _PIECE
+    piece = LOADS * (_WORD + _APART / tile.across + nest.lanes * (_STEP + nest.further)) + _PIECE
     each = rounds * piece + _RESULT + _JOIN * log2(tile.threads)
     blocks = tile.tiles(nest) * tile.blocks
     joins = ceil(tile.blocks / BLOCK) if tile.blocks > 1 else 0

@@ -120,7 +120,7 @@ def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
     resident = min(beside(BLOCK, _REGISTERS, tile.shared(nest), gpu), blocks / gpu.sms)
     reached = min(1.0, resident * tile.words(nest) * 16 * gpu.sms / (_WAIT * target.bandwidth))
     groups = ceil(nest.count / together(nest) / tile.threads)
-    each = groups * (_GROUP + together(nest) * _ELEMENT) + _LINE + _JOIN * log2(tile.threads)
+    each = groups * (_GROUP + together(nest) * (_ELEMENT + 2 * nest.further)) + _LINE + _JOIN * log2(tile.threads)
     instructions = blocks * (tile.lines * tile.threads * each + tile.loads(nest) * BLOCK * _WORD)
     busy = min(1.0, blocks / gpu.sms)
     size = together(nest) * nest.element

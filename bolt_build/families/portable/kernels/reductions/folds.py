@@ -30,6 +30,8 @@ WORD = 16
 _SPACE = "bolt::portable"
 _OF_WINDOWS = {"max": "max", "average": "mean"}
 """What a pooling does with the elements of a window that has no padding."""
+_POWER = 4.5
+"""Instructions of an exponential of a difference from the greatest element, of several that are taken together."""
 COUNTED = 2**31 - 64
 """Elements are counted in 32 bits."""
 
@@ -37,13 +39,15 @@ COUNTED = 2**31 - 64
 @dataclass(frozen=True)
 class Nest:
     """Loops over what is kept and over what is taken together, outermost first, with steps in the input; which of the
-    kept ones is over the epilogue's channels, -1 for none; and bytes of an element and of a total."""
+    kept ones is over the epilogue's channels, -1 for none; bytes of an element and of a total; and instructions of an
+    element beyond those of a sum."""
 
     kept: tuple[Loop, ...]
     folded: tuple[Loop, ...]
     channels: int
     element: int
     total: int
+    further: float = 0.0
 
     @property
     def lanes(self) -> int:
@@ -98,6 +102,11 @@ def reduce_struct(kept: tuple[Loop, ...], reduced: tuple[Loop, ...], channels: i
     )
 
 
+def numbers_of(op: Reduce) -> int:
+    """Numbers of a total: the greatest element and a sum, or one."""
+    return 2 if op.mode == "log_sum_exp" else 1
+
+
 def reduce_mode(op: Reduce) -> str:
     """The name of its C++ type."""
     return "Reduce" + "".join(part.capitalize() for part in op.mode.split("_"))
@@ -122,7 +131,8 @@ def nest_for(problem: KernelProblem) -> Nest | None:
     kept, reduced = reduce_loops(problem)
     channels = next((place for place, loop in enumerate(kept) if loop.fixed), -1)
     summed = 8 if op.mode == "mean" and not is_computed(problem) else element
-    return Nest(kept, reduced, channels, element, 4 if is_computed(problem) else summed)
+    total, several = 4 if is_computed(problem) else summed, numbers_of(op)
+    return Nest(kept, reduced, channels, element, total * several, _POWER * (several - 1))
 
 
 def windows_follow(problem: KernelProblem) -> bool:

@@ -13,7 +13,7 @@ from bolt_build.families.common.geometry import Loop, merged, strides
 from bolt_build.families.common.problems import op_operands
 from bolt_build.families.common.stages import aligned
 from bolt_build.families.portable.kernels.elementwise.formula import formula_function
-from bolt_build.families.portable.kernels.reductions.folds import reduce_mode
+from bolt_build.families.portable.kernels.reductions.folds import numbers_of, reduce_mode
 from bolt_build.families.portable.typed import ctype
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.lines.folded_formula import FoldedFormula
@@ -133,4 +133,6 @@ def emit_form(
     header = f"bolt_portable/cuda/reductions/{function}.h"
     if blocks == 1:
         return StepCode((header,), None, "", call)
-    return StepCode((header,), f"{_SPACE}::SharedTotals", str(4 * totals), call, counts=True)
+    return StepCode(
+        (header,), f"{_SPACE}::SharedTotals", str(4 * numbers_of(op_of(problem).fold) * totals), call, counts=True
+    )

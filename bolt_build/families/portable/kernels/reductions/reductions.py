@@ -18,12 +18,12 @@ from bolt_build.families.portable.kernels.reductions import (
     fold_runs,
     fold_slabs,
 )
-from bolt_build.families.portable.kernels.reductions.folds import reduce_loops, reduce_mode, reduce_struct
+from bolt_build.families.portable.kernels.reductions.folds import numbers_of, reduce_loops, reduce_mode, reduce_struct
 from bolt_build.families.portable.rule import Layouts, Rule, no_epilogue
 from bolt_build.families.portable.typed import ctype, is_computed
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Layout, Node, TensorType
-from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.lines.reduce import REAL, Reduce
 
 
 def _types(problem: KernelProblem) -> str:
@@ -55,7 +55,7 @@ def _refuse_typed(problem: KernelProblem) -> str | None:
     assert isinstance(problem.op, Reduce)
     if source is DType.BOOL and problem.op.mode not in ("max", "min"):
         return f"has no {problem.op.mode} of booleans"
-    if source is not DType.F64 and problem.op.mode in ("l2", "log_sum"):
+    if source is not DType.F64 and problem.op.mode in REAL:
         return f"has no {problem.op.mode} of integers"
     return no_epilogue(problem)
 
@@ -158,7 +158,8 @@ def _typed_latency(kept: tuple[Loop, ...], reduced: tuple[Loop, ...]) -> float:
 def _reduce_latency(problem: KernelProblem) -> float:
     """Where the reduced elements are no neighbours, as positions of channels-last images."""
     kept, reduced = reduce_loops(problem)
-    if not is_computed(problem):
+    assert isinstance(problem.op, Reduce)
+    if not is_computed(problem) or numbers_of(problem.op) > 1:
         return _typed_latency(kept, reduced)
     if not reduced or reduced[-1].steps[0] == 1:
         return _JOINED

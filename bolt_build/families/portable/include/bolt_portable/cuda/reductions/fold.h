@@ -14,14 +14,20 @@
 
 namespace bolt::portable {
 
-/// A mode of reduce.h, which computes in float.
+/// A mode of reduce.h, whose elements are numbers in float.
 template <typename Mode, typename T>
 struct FloatFold {
   using Element = T;
-  using Total = float;
-  __device__ static float start() { return Mode::start(); }
-  __device__ static float step(float total, const T& x, std::uint32_t) { return Mode::step(total, load(&x)); }
-  __device__ static float join(float total, float other) { return Mode::join(total, other); }
+  using Total = typename Mode::Total;
+  static constexpr bool together = Mode::together;
+  __device__ static Total start() { return Mode::start(); }
+  __device__ static Total step(const Total& total, const T& x, std::uint32_t) { return Mode::step(total, load(&x)); }
+  template <int many>
+  __device__ static Total steps(const Total& total, const float (&x)[many]) {
+    return Mode::steps(total, x);
+  }
+  __device__ static float nothing() { return Mode::nothing(); }
+  __device__ static Total join(const Total& total, const Total& other) { return Mode::join(total, other); }
 };
 
 /// A mode of typed_reduce.h.
@@ -29,6 +35,7 @@ template <typename Mode, typename T>
 struct TypedFold {
   using Element = T;
   using Total = typename Mode::Total;
+  static constexpr bool together = false;
   __device__ static Total start() { return Mode::start(); }
   __device__ static Total step(Total total, const T& x, std::uint32_t) { return Mode::step(total, read(&x)); }
   __device__ static Total join(Total total, Total other) { return Mode::join(total, other); }
@@ -42,6 +49,7 @@ template <bool greatest, bool last, typename T>
 struct PlaceFold {
   using Element = T;
   using Value = typename Computed<T>::type;
+  static constexpr bool together = false;
   struct Total {
     Value value;
     std::uint32_t place;  ///< `nowhere` before the first element that is better than the worst one
@@ -72,7 +80,7 @@ struct FloatResults {
   Out* out;
   Index count;
   Epilogue epilogue;
-  __device__ void operator()(std::uint32_t result, Index channel, float total) const {
+  __device__ void operator()(std::uint32_t result, Index channel, const typename Mode::Total& total) const {
     store(out + result, epilogue(Mode::finish(total, count), Place{result, channel}));
   }
 };

@@ -17,6 +17,7 @@ struct FoldColumns {
   static constexpr std::uint32_t lanes = Granules<Element>::lanes, slots = across * lanes;
   /// Blocks of a multiprocessor that registers are for: totals and the words under way.
   static constexpr int resident = lanes * sizeof(Total) <= 32 ? 4 : lanes * sizeof(Total) <= 64 ? 3 : 2;
+  static constexpr int at_once = 4;  ///< elements of a column that are taken together, where the mode can
   static constexpr int groups = slots < block_threads ? block_threads / slots : 1;  ///< that join what blocks have left
 
   Granules<Element> in;
@@ -93,11 +94,29 @@ struct FoldColumns {
       }
 #pragma unroll
       for (int k = 0; k < batch; ++k) {
+        if constexpr (Fold::together) continue;
         if (first + k * parts >= end) continue;
         if constexpr (!words) low[k] = straddling<Element>(low[k], high[k], at[k] % lanes);
         const auto values = elements_of<Element>(low[k]);
 #pragma unroll
         for (std::uint32_t i = 0; i < lanes; ++i) total[i] = Fold::step(total[i], values.at[i], first + k * parts);
+      }
+      if constexpr (Fold::together) {
+#pragma unroll
+        for (int k = 0; k < batch; k += at_once) {
+          float x[lanes][at_once];
+#pragma unroll
+          for (int j = 0; j < at_once; ++j) {
+            const bool there = first + (k + j) * parts < end;
+            if constexpr (!words)
+              if (there) low[k + j] = straddling<Element>(low[k + j], high[k + j], at[k + j] % lanes);
+            const auto values = elements_of<Element>(low[k + j]);
+#pragma unroll
+            for (std::uint32_t i = 0; i < lanes; ++i) x[i][j] = there ? load(&values.at[i]) : Fold::nothing();
+          }
+#pragma unroll
+          for (std::uint32_t i = 0; i < lanes; ++i) total[i] = Fold::steps(total[i], x[i]);
+        }
       }
     }
   }

@@ -72,7 +72,13 @@ struct FoldRuns {
       const std::uint32_t first = (word + k * across) * lanes;
       if (first >= end) break;
       const auto values = elements_of<Element>(held[k]);
-      if (first >= begin && first + lanes <= end) {
+      if constexpr (Fold::together) {
+        float x[lanes];
+#pragma unroll
+        for (std::uint32_t i = 0; i < lanes; ++i)
+          x[i] = first + i - begin < length ? load(&values.at[i]) : Fold::nothing();
+        total = Fold::steps(total, x);
+      } else if (first >= begin && first + lanes <= end) {
 #pragma unroll
         for (std::uint32_t i = 0; i < lanes; ++i) total = Fold::step(total, values.at[i], first + i - begin);
       } else {

@@ -12,6 +12,7 @@ template <int across, bool even, typename Mode, typename Function, typename Resu
 struct FormulaColumns {
   using Sides = FormulaSides<Function, Of...>;
   using Fold = FloatFold<Mode, float>;
+  using Total = typename Mode::Total;
   static constexpr int inputs = sizeof...(Of), parts = block_threads / across;
   static constexpr int loads = octets_at_once(inputs, even);
   static constexpr std::uint32_t slots = across * octet;
@@ -24,14 +25,14 @@ struct FormulaColumns {
   Divisor pieces, sharing;
   std::uint32_t columns, items, count, share;  ///< eights of results; folded elements, and those of a block
   bool along;                                  ///< columns are channels
-  SharedResults<float> shared;
+  SharedResults<Total> shared;
   Results put;
 
   __device__ void operator()(std::uint32_t block) const {
-    __shared__ __align__(16) float found[parts][slots];
+    __shared__ __align__(16) Total found[parts][slots];
     const std::uint32_t tile = sharing.quotient(block), split = block - tile * sharing.by;
     const std::uint32_t lane = threadIdx.x % across, part = threadIdx.x / across, item = tile * across + lane;
-    float total[octet];
+    Total total[octet];
 #pragma unroll
     for (int i = 0; i < octet; ++i) total[i] = Mode::start();
     if (item < items) {
@@ -46,7 +47,7 @@ struct FormulaColumns {
     for (int i = 0; i < octet; ++i) found[part][lane * octet + i] = total[i];
     join_parts(found, parts);
     if (shared.blocks > 1) {
-      float* const left = shared.left + static_cast<Index>(tile) * shared.blocks * slots;
+      Total* const left = shared.left + static_cast<Index>(tile) * shared.blocks * slots;
       for (std::uint32_t i = threadIdx.x; i < slots; i += block_threads) left[split * slots + i] = found[0][i];
       if (!shared.is_last(tile)) return;
       for (std::uint32_t i = threadIdx.x; i < groups * slots; i += block_threads)
@@ -58,11 +59,11 @@ struct FormulaColumns {
 
  private:
   /// Joins `many` parts of the totals two by two, a power of two.
-  __device__ static void join_parts(float (&found)[parts][slots], int many) {
+  __device__ static void join_parts(Total (&found)[parts][slots], int many) {
     for (std::uint32_t half = many / 2; half > 0; half /= 2) {
       __syncthreads();
       for (std::uint32_t i = threadIdx.x; i < half * slots; i += block_threads) {
-        float& own = found[i / slots][i % slots];
+        Total& own = found[i / slots][i % slots];
         own = Mode::join(own, found[i / slots + half][i % slots]);
       }
     }
@@ -71,7 +72,7 @@ struct FormulaColumns {
 
   /// Takes folded element `first` and every `parts`-th behind it into totals of the columns from `column` on.
   __device__ void take(const Index (&start)[inputs + 1], std::uint32_t column, int many, std::uint32_t first, std::uint32_t end,
-                       float (&total)[octet]) const {
+                       Total (&total)[octet]) const {
     for (; first < end; first += parts * loads) {
       typename Sides::Asked asked[loads];
       std::uint32_t at[loads][inputs];
@@ -94,7 +95,7 @@ struct FormulaColumns {
     }
   }
 
-  __device__ void store_result(std::uint32_t item, std::uint32_t slot, float total) const {
+  __device__ void store_result(std::uint32_t item, std::uint32_t slot, const Total& total) const {
     if (item >= items) return;
     const std::uint32_t row = pieces.quotient(item), column = (item - row * pieces.by) * octet + slot % octet;
     if (column >= columns) return;
@@ -115,7 +116,7 @@ void formula_columns(const Run& r, const FormulaFold<sizeof...(Of)>& p, const Fu
   const auto folded = folded_places(p, 0);
   const Index columns = p.kept[p.kept_rank - 1], pieces = (columns + octet - 1) / octet, items = rows.items * pieces;
   const Index count = folded.items, share = (count + blocks - 1) / blocks, tiles = (items + across - 1) / across;
-  const auto shared = shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks));
+  const auto shared = shared_results<typename Mode::Total>(r, tiles, static_cast<std::uint32_t>(blocks));
   const auto launch = [&](auto even) {
     using Columns = FormulaColumns<across, decltype(even)::value, Mode, Function, Results, Of...>;
     launch_blocks<block_threads, formula_resident>(

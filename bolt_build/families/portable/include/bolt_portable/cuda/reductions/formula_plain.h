@@ -70,13 +70,13 @@ struct FormulaPlain {
   __device__ void operator()(std::uint32_t item) const {
     Index start[inputs + 1] = {};
     kept.go(item, start);
-    float total = Mode::start();
+    typename Mode::Total total = Mode::start();
     for (std::uint32_t row = 0; row < rows.items; ++row) {
       Index at[inputs];
 #pragma unroll
       for (int i = 0; i < inputs; ++i) at[i] = start[i];
       rows.go(row, at);
-      float partial = Mode::start();
+      typename Mode::Total partial = Mode::start();
 #pragma unroll 4
       for (Index k = 0; k < inner; ++k) {
         partial = Mode::step(partial, from.template term<0>(function, at));

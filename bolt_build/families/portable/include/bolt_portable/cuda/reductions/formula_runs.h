@@ -13,6 +13,7 @@ template <int across, int threads, int cluster, bool even, typename Mode, typena
 struct FormulaRuns {
   using Sides = FormulaSides<Function, Of...>;
   using Fold = FloatFold<Mode, float>;
+  using Total = typename Mode::Total;
   static constexpr int inputs = sizeof...(Of), groups = threads / across, together = block_threads / threads;
   static constexpr int loads = octets_at_once(inputs, even);
   static constexpr Index piece = across * loads * octet;
@@ -24,14 +25,14 @@ struct FormulaRuns {
   Walk<inputs> runs;
   Divisor pieces, sharing;
   std::uint32_t length, results, items, share;  ///< items are pieces of a result; `share` of them a block's
-  SharedResults<float> shared;
+  SharedResults<Total> shared;
   Results put;
 
   __device__ void operator()(std::uint32_t block) const {
     const std::uint32_t tile = sharing.quotient(block), own = tile * together + threadIdx.x / threads;
     const std::uint32_t part = block - tile * sharing.by;
     Index start[inputs + 1] = {};
-    float total = Mode::start();
+    Total total = Mode::start();
     if (own < results) {
       kept.go(own, start);
       const std::uint32_t end = min((part + 1) * share, items);
@@ -47,7 +48,7 @@ struct FormulaRuns {
       total = joined_cluster<Fold, cluster>(total, part);
       if (part > 0) return;
     } else if (shared.blocks > 1) {
-      float* const left = shared.left + static_cast<Index>(tile) * shared.blocks;
+      Total* const left = shared.left + static_cast<Index>(tile) * shared.blocks;
       if (threadIdx.x == 0) left[part] = total;
       if (!shared.is_last(tile)) return;
       total = Mode::start();
@@ -58,7 +59,7 @@ struct FormulaRuns {
   }
 
  private:
-  __device__ void take(std::uint32_t item, const Index (&start)[inputs + 1], float& total) const {
+  __device__ void take(std::uint32_t item, const Index (&start)[inputs + 1], Total& total) const {
     const std::uint32_t run = pieces.quotient(item), part = item - run * pieces.by;
     Index at[inputs];
 #pragma unroll
@@ -88,7 +89,7 @@ struct FormulaRuns {
 /// The blocks of a reduction of `function` of tensors, `blocks` of each result that all threads of one have.
 template <typename Runs, typename Function, typename Sides, typename Results>
 Runs formula_runs_of(const FormulaFold<Runs::inputs>& p, const Function& function, const Sides& sides, Index blocks,
-                     const SharedResults<float>& shared, const Results& put) {
+                     const SharedResults<typename Runs::Total>& shared, const Results& put) {
   constexpr Index piece = Runs::piece;
   const auto runs = folded_places(p, 1);
   const Index length = p.folded[p.folded_rank - 1], pieces = (length + piece - 1) / piece;
@@ -107,7 +108,7 @@ void formula_runs(const Run& r, const FormulaFold<sizeof...(Of)>& p, const Funct
   const auto launch = [&](auto even) {
     using Runs = FormulaRuns<across, threads, 1, decltype(even)::value, Mode, Function, Results, Of...>;
     const Index tiles = (p.results() + Runs::together - 1) / Runs::together;
-    const auto shared = shared_results<float>(r, tiles, static_cast<std::uint32_t>(blocks));
+    const auto shared = shared_results<typename Mode::Total>(r, tiles, static_cast<std::uint32_t>(blocks));
     launch_blocks<block_threads, formula_resident>(
         r, tiles * blocks, formula_runs_of<Runs>(p, function, sides, blocks, shared, put), "reduction");
   };
@@ -126,7 +127,7 @@ void formula_run_clusters(const Run& r, const FormulaFold<sizeof...(Of)>& p, con
     how.overlap = r.overlap;
     how.cluster = cluster;
     how.stream = r.stream;
-    const SharedResults<float> none{1, nullptr, nullptr};
+    const SharedResults<typename Mode::Total> none{1, nullptr, nullptr};
     queue("reduction", how, blocks_kernel<block_threads, formula_resident, Runs>,
           formula_runs_of<Runs>(p, function, sides, cluster, none, put));
   };

@@ -187,20 +187,60 @@ void reduce_short(const Run& r, const Reduce& p, const In* in, Out* out, std::ui
       "reduction");
 }
 
+/// A block a result, or a thread where results are many or short: of modes whose totals are not one number.
+template <typename Mode, typename In, typename Out, typename Epilogue>
+void reduce_wide_totals(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
+                        const Epilogue& epilogue) {
+  using Total = typename Mode::Total;
+  constexpr Index busy_results = 16384, work_of_a_block = 64;
+  const Walk<2> kept = kept_walk(p);
+  const Walk<1> reduced = reduced_walk(p);
+  const auto total_of = [=] __device__(const In* from, std::uint32_t first, std::uint32_t threads) {
+    Total total = Mode::start();
+    for (std::uint32_t i = first; i < count; i += threads) {
+      Index at[1] = {};
+      reduced.go(i, at);
+      total = Mode::step(total, load(from + at[0]));
+    }
+    return total;
+  };
+  if (results >= busy_results || count < work_of_a_block) {
+    launch_each(
+        r, results,
+        [=] __device__(std::uint32_t item) {
+          Index start[2] = {};
+          kept.go(item, start);
+          store(out + item, epilogue(Mode::finish(total_of(in + start[0], 0, 1), count), Place{item, start[1]}));
+        },
+        "reduction");
+    return;
+  }
+  launch_blocks(
+      r, results,
+      [=] __device__(std::uint32_t item) {
+        __shared__ Total partial[block_threads];
+        Index start[2] = {};
+        kept.go(item, start);
+        partial[threadIdx.x] = total_of(in + start[0], threadIdx.x, block_threads);
+        for (unsigned half = block_threads / 2; half > 0; half /= 2) {
+          __syncthreads();
+          if (threadIdx.x < half) partial[threadIdx.x] = Mode::join(partial[threadIdx.x], partial[threadIdx.x + half]);
+        }
+        if (threadIdx.x == 0) store(out + item, epilogue(Mode::finish(partial[0], count), Place{item, start[1]}));
+      },
+      "reduction");
+}
+
 /// Results from which on a GPU's multiprocessors are busy with warps alone, elements that are work for a block, and those in
 /// runs that a warp has in two rounds of loads.
 constexpr Index many_results = 2048, long_rows = 16384, short_runs = 2048;
 /// Elements of a result that is a thread's.
 constexpr Index few_elements = 16;
 
+/// By words, warps or blocks, of modes whose total is one number.
 template <typename Mode, typename In, typename Out, typename Epilogue>
-void reduce(const Run& r, const Reduce& p, const void* input, void* output, const Epilogue& epilogue) {
-  const In* in = static_cast<const In*>(input);
-  Out* out = static_cast<Out*>(output);
-  Index results = 1, elements = 1;
-  for (int axis = 0; axis < p.kept_rank; ++axis) results *= p.kept[axis];
-  for (int axis = 0; axis < p.reduced_rank; ++axis) elements *= p.reduced[axis];
-  const std::uint32_t count = counted(elements, "reduction");
+void reduce_numbers(const Run& r, const Reduce& p, const In* in, Out* out, std::uint32_t count, Index results,
+                    const Epilogue& epilogue) {
   if (p.reduced_rank > 0 && p.reduced_stride[p.reduced_rank - 1] == 1) {
     bool runs = p.reduced_rank == 1 && count % wide == 0 && aligned_to_16(in);
     for (int axis = 0; axis < p.kept_rank; ++axis) runs = runs && p.kept_stride[axis] % wide == 0;
@@ -244,6 +284,20 @@ void reduce(const Run& r, const Reduce& p, const void* input, void* output, cons
   } else {
     reduce_neighbours<1, Mode>(r, p, in, out, count, results, epilogue);
   }
+}
+
+template <typename Mode, typename In, typename Out, typename Epilogue>
+void reduce(const Run& r, const Reduce& p, const void* input, void* output, const Epilogue& epilogue) {
+  const In* in = static_cast<const In*>(input);
+  Out* out = static_cast<Out*>(output);
+  Index results = 1, elements = 1;
+  for (int axis = 0; axis < p.kept_rank; ++axis) results *= p.kept[axis];
+  for (int axis = 0; axis < p.reduced_rank; ++axis) elements *= p.reduced[axis];
+  const std::uint32_t count = counted(elements, "reduction");
+  if constexpr (std::is_same_v<typename Mode::Total, float>)
+    reduce_numbers<Mode>(r, p, in, out, count, results, epilogue);
+  else
+    reduce_wide_totals<Mode>(r, p, in, out, count, results, epilogue);
 }
 
 }  // namespace bolt::portable
