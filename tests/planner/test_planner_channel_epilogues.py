@@ -130,3 +130,10 @@ def test_a_recipe_may_want_no_epilogues() -> None:
 def test_it_is_for_tensor_cores(target: str, precision: str, pays: bool) -> None:
     assert FUSE_CHANNELS.pays_on is not None
     assert FUSE_CHANNELS.pays_on(target_named(target), precision) is pays
+
+
+def test_a_result_that_another_epilogue_reads_stays_its_operand() -> None:
+    """The node that reads it begins with another tensor, of which no stage of the convolution is made."""
+    result = run(FUSE_CHANNELS, graph(behind('%y = round(%r, %a) | sub(%a) // "y"')))
+    assert [node.name for node in result.graph.nodes] == ["a", "y"]
+    assert said(result) == []

@@ -62,6 +62,8 @@ def _extend(editor: GraphEditor, journal: Journal, host: Node) -> None:
         if not readers:
             return
         reader = readers[0]
+        if output not in reader.op_inputs:  # a stage of another kernel's epilogue
+            return
         fused = _fused(editor, host, reader)
         if not begun and not _is_ours(editor, host, fused[len(host.epilogue)]):
             return
