@@ -106,3 +106,17 @@ def test_it_is_for_gpus_whose_tensor_cores_multiply_the_precision() -> None:
 def test_heads_with_scales_of_their_own_stay() -> None:
     nodes = NORMED.replace("norm(%a, %w)", "norm(%a, %v)").replace("      %a", "      const %v: f32[4,1,1] #\n      %a")
     assert prepared(of(nodes)) == []
+
+
+def test_heads_that_lie_across_images_stay() -> None:
+    """Sixteen columns of an image are no heads of six elements, although all images together are."""
+    nodes = QUERIES.replace("%a = reshape(%k) shape=[6,2,4]", "%a = reshape(%k) shape=[4,2,6]")
+    assert prepared(of(nodes)) == []
+
+
+def test_groups_of_a_row_are_normalised_by_themselves() -> None:
+    nodes = """
+      %a = reshape(%k) shape=[12,4] // "a"
+      %y = norm(%a) statistic="variance" axes=[1] epsilon=0.01 groups=2 // "y"
+"""
+    assert run(SINGLE_ROWS, of(nodes)).decisions == ()

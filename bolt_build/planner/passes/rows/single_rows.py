@@ -55,7 +55,7 @@ def _prepared(editor: GraphEditor, last: Node) -> _Prepared | None:
         match made.op:
             case Rotary() if norm is None and turn is None:
                 turn = made
-            case Norm(_, axes) if norm is None and axes == (editor.type(value).rank - 1,) and len(made.inputs) <= 2:
+            case Norm(_, axes, _, 1) if norm is None and _is_last(editor, value, axes) and len(made.inputs) <= 2:
                 norm = made
             case Reshape():
                 pass
@@ -73,6 +73,10 @@ def _prepared(editor: GraphEditor, last: Node) -> _Prepared | None:
     if turn is not None and any(not _alike(editor, name, shape[0]) for name in turn.inputs[1:]):
         return None
     return _Prepared(value, norm, turn, tuple(nodes))
+
+
+def _is_last(editor: GraphEditor, value: str, axes: tuple[int, ...]) -> bool:
+    return axes == (editor.type(value).rank - 1,)
 
 
 def _fits(editor: GraphEditor, node: Node, length: int) -> bool:
@@ -147,7 +151,9 @@ def _with_all_heads(editor: GraphEditor, journal: Journal, node: Node, op: HeadR
         return
     rows, own = editor.type(cut.inputs[0]), editor.type(node.inputs[0])
     length = own.shape[2] // op.heads
-    if rows.rank != 3 or rows.shape[1] != 1 or rows.shape[0] == own.shape[0] or not _is_columns(editor, cut.inputs[0]):
+    if rows.rank != 3 or rows.shape[1] != 1 or rows.shape[2] % length or rows.shape[0] == own.shape[0]:
+        return
+    if not _is_columns(editor, cut.inputs[0]):
         return
     if any(prod(editor.type(name).shape[:-1]) != 1 for name in node.inputs[1:]):
         journal.declined(node.name, "heads or images have numbers of their own")
