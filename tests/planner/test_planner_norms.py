@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from planner_checks import body, graph, run, said
 
@@ -13,7 +14,7 @@ from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 CONSTANTS = {
     "eps": "f32[] {1e-05}", "two": "f32[] {2}", "zero": "f32[] {0}", "one": "f32[] {1}", "three": "f32[] {3}",
     "four": "f32[] {4}", "half": "f32[] {0.5}", "less": "f32[] {-0.5}",
-    "w": "f32[4] positive", "b": "f32[4]", "wide": "f32[5,2,3,4]",
+    "deep": "f32[1,1,1,1] {1e-05}", "w": "f32[4] positive", "b": "f32[4]", "wide": "f32[5,2,3,4]",
 }  # fmt: skip
 
 CENTRED = "%m = reduce(%x) mode=mean axes=[2]; %d = sub(%x, %m); "
@@ -271,3 +272,40 @@ def test_rows_over_their_length_alone_or_over_more_than_that_stay_such(statement
     result = run(RECOGNISE_NORMS, graph(spelled(statements)))
     assert [node.op.kind for node in result.graph.nodes] == ["norm", "binary"]
     assert [action for _, action, _ in said(result)] == ["recognised l2 norm"]
+
+
+def test_scales_that_differ_by_row_are_none_of_a_root_mean_square() -> None:
+    """Also where a tensor has as many rows as a row has elements."""
+    before = graph("""
+        graph g batch=4 (%x: f32[4,4]) -> (%y) {
+          const %rows: f32[4,1] positive
+          const %w: f32[4] positive
+          %q = reduce(%x) mode=l2 axes=[1]
+          %g = mul(%rows, %x)
+          %n = div(%g, %q)
+          %y = mul(%n, %w)
+        }""")
+    result = run(RECOGNISE_NORMS, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["norm", "binary"]
+    assert [action for _, action, _ in said(result)] == ["recognised l2 norm"]
+
+
+def test_an_epsilon_whose_square_fp32_does_not_have_still_keeps_zeros_zero() -> None:
+    statements = LENGTH.replace("1e-12", "1e-30") + "%n = div(%x, %c); %y = mul(%n, %w)"
+    (node,) = run(RECOGNISE_NORMS, graph(spelled(statements))).graph.nodes
+    assert isinstance(node.op, Norm)
+    assert np.float32(node.op.epsilon) > 0.0
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "%l = reduce(%x) mode=l2 axes=[2]; %c = max(%l, %deep); %y = div(%x, %c)",
+        CENTRED + PRODUCT + "%v = reduce(%p) mode=mean axes=[2]; %a = add(%v, %deep); %s = sqrt(%a); %y = div(%d, %s)",
+        MOMENTS + "%a = add(%v, %deep); %s = sqrt(%a); %i = reciprocal(%s); %y = mul(%d, %i)",
+    ],
+)
+def test_a_number_of_more_axes_makes_no_normalisation(statements: str) -> None:
+    """What it is added to gets an axis more, which a normalisation would not leave."""
+    before = graph(spelled(statements))
+    assert run(RECOGNISE_NORMS, before).graph == before

@@ -9,7 +9,7 @@ import numpy as np
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.graph.arrays import held_dtype, narrowed
-from bolt_build.graph.ir import Graph, Node, ShapeError
+from bolt_build.graph.ir import Array, Graph, Node, ShapeError
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.lines.reduce import Reduce
@@ -31,6 +31,8 @@ _FORMULAS = {
 _NAMES = {"variance": "layer norm", "deviation": "norm by deviation", "rms": "rms norm"}
 _SHORTEST = 1e-8
 """No row of numbers in any precision that is not zeros alone is as short: the least of fp16 is 6e-8."""
+_LEAST = float(np.finfo(np.float32).tiny)
+"""What is added to a mean square so that it is never 0, at least: fp32 has a smaller square of an epsilon as 0."""
 _ENDLESS = 3e38
 """A bound of a clip that exporters write where there is none."""
 
@@ -43,7 +45,7 @@ def _run(graph: Graph) -> PassResult:
             continue
         if node.op.function == "add":
             found_apart = spread(editor, node)
-            if found_apart is not None:
+            if found_apart is not None and _keeps_type(editor, node, found_apart.inputs[0]):
                 _gather(editor, journal, node, found_apart)
             continue
         if node.op.function not in ("mul", "div"):
@@ -51,7 +53,7 @@ def _run(graph: Graph) -> PassResult:
         if node.op.function == "div" and _divided_by_length(editor, journal, node):
             continue
         found = _quotient(editor, node)
-        if found is None:
+        if found is None or not _keeps_type(editor, node, found[0]):
             continue
         above, root = found
         reason = next((why for name in root.inside if (why := editor.not_private(name)) is not None), None)
@@ -64,11 +66,16 @@ def _run(graph: Graph) -> PassResult:
     return journal.result(editor.finish())
 
 
+def _keeps_type(editor: GraphEditor, node: Node, x: str) -> bool:
+    """Whether the result has x's axes: a number of several axes gives it more than a normalisation leaves."""
+    return editor.type(node.outputs[0]) == editor.type(x)
+
+
 def _divided_by_length(editor: GraphEditor, journal: Journal, node: Node) -> bool:
     """Makes one normalisation of a division by a sum of magnitudes or a root of squares, which may be an epsilon at
     least."""
     above, below = node.inputs
-    if editor.type(above).dtype not in PRECISIONS.values():
+    if editor.type(above).dtype not in PRECISIONS.values() or not _keeps_type(editor, node, above):
         return False
     clipped = plain(editor, below)
     epsilon = None if clipped is None else _least(editor, clipped)
@@ -121,10 +128,12 @@ def _as_root_mean_square(editor: GraphEditor, journal: Journal, node: Node, op: 
         return
     length, dtype = editor.type(node.outputs[0]).shape[-1], editor.type(node.outputs[0]).dtype
     scales, last, covers = [editor.constant(name) for name in node.inputs[1:]], node, [node.covers]
+    if not all(map(_has_elements, scales)):
+        return
     while True:
         reader, operand = _constant_behind(editor, last, "mul")
         array = None if operand is None else editor.constant(operand)
-        if reader is None or array is None or array.size != max((1, *array.shape[-1:])):
+        if reader is None or not _has_elements(array):
             break
         scales.append(array)
         covers.append(reader.covers)
@@ -137,10 +146,16 @@ def _as_root_mean_square(editor: GraphEditor, journal: Journal, node: Node, op: 
         scale = scale * array
     named = editor.new_constant(f"{last.name}.scale", narrowed(scale, held_dtype(dtype)), dtype)
     inputs = node.inputs[0], named
-    made = replace(last, op=Norm("rms", op.axes, op.epsilon**2 / length), inputs=inputs, covers=joined(*covers))
+    epsilon = max(op.epsilon**2 / length, _LEAST) if op.epsilon else 0.0
+    made = replace(last, op=Norm("rms", op.axes, epsilon), inputs=inputs, covers=joined(*covers))
     editor.replace(last, made)
     editor.prune(last.inputs)
     journal.did(last.name, "recognised rms norm", f"{_LENGTHS['l2']}, with a scale for each of {length} elements")
+
+
+def _has_elements(scale: Array | None) -> bool:
+    """Whether a scale is one number, or one for each element of a row."""
+    return scale is not None and scale.size == max((1, *scale.shape[-1:]))
 
 
 def _least(editor: GraphEditor, node: Node) -> float | None:
