@@ -184,6 +184,25 @@ def test_what_turns_no_pairs_stays(parts: tuple[str, ...]) -> None:
     assert said(result) == []
 
 
+ONE = "const %c: f32[{shape}]\n const %s: f32[{shape}]"
+"""Angles of all pairs of a row, or of everything."""
+
+
+@pytest.mark.parametrize("shape", ["5,1", "2,3,1,1", "1", ""])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (HALVES, APART, '%y = concat(%first, %second) axis=3 // "y"'),
+        (NEIGHBOURS, APART, TOGETHER, '%y = reshape(%ab) shape=[2,3,5,8] // "y"'),
+        ("%lo = relu(%x)\n %hi = sigmoid(%x)", APART, '%y = concat(%first, %second) axis=3 // "y"'),
+    ],
+)
+def test_one_angle_of_all_pairs_is_none_of_each(shape: str, parts: tuple[str, ...]) -> None:
+    lines = [ONE.format(shape=shape), *parts]
+    before = graph("\n".join(["graph g batch=2 (%x: f32[2,3,5,8]) -> (%y) {", *lines, "}"]))
+    assert run(RECOGNISE_ROTARY, before).graph == before
+
+
 def test_pairs_of_doubles_stay_for_which_nothing_has_a_kernel() -> None:
     parts = [ANGLES.replace("f32", "f64"), HALVES, EXCHANGED, SUM]
     before = graph("\n".join(["graph g batch=2 (%x: f64[2,3,5,8]) -> (%y) {", *parts, "}"]))

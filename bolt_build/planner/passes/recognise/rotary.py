@@ -133,7 +133,7 @@ def _turned_pair(
                 if not opposite(editor, other, crossed.sign, sin, beside.sign):
                     continue
                 taken = taken_pair(editor, (x1, x2), columns=interleaved)
-                if taken is None or taken[1] != interleaved:
+                if taken is None or taken[1] != interleaved or not _one_a_pair(editor, (cos, sin), taken[0]):
                     continue
                 parts = [part_of(editor, ahead)] if ahead else []
                 whole = _joined(*parts, taken[0], *([part_of(editor, behind)] if behind else []))
@@ -141,6 +141,11 @@ def _turned_pair(
                     passed = parts[0].count[-1] if parts else 0
                     return _Turned(whole, interleaved, cos, sin, halves=True, back=beside.sign < 0, passed=passed)
     return None
+
+
+def _one_a_pair(editor: GraphEditor, angles: tuple[str, str], pairs: Part) -> bool:
+    """Whether both have a number for each pair: one of all pairs would be taken for the first pair's alone."""
+    return all(2 * sum(editor.type(name).shape[-1:]) == pairs.count[-1] for name in angles)
 
 
 def _joined(whole: Part, *others: Part) -> Part | None:

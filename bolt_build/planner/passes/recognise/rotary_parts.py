@@ -76,6 +76,8 @@ def taken_pair(editor: GraphEditor, names: tuple[str, str], *, columns: bool = F
     """(x, interleaved) where the two are the first and the second elements of all pairs of x's last axis. `columns`:
     they may be cut from an axis of two elements and have kept it, with one."""
     first, second = (_of_column(editor, name) if columns else part_of(editor, name) for name in names)
+    if not first.count or not second.count:
+        return None
     count, ahead = first.count[-1], second.begin[-1] - first.begin[-1]
     interleaved = (first.step[-1], ahead) == (2, 1)
     if not interleaved and (first.step[-1], ahead) != (1, count):
