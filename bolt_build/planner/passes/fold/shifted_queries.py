@@ -134,6 +134,8 @@ def _shift_of(editor: GraphEditor, node: Node, summed: str, columns: int, turned
     array = None if constant is None else editor.constant(constant)
     if array is None or editor.type(node.outputs[0]).shape != shape or array.ndim > len(shape):
         return None
+    if turned and len(shape) != len(_EXCHANGE):
+        return None
     aligned = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
     if turned:
         aligned, shape = aligned.transpose(_EXCHANGE), tuple(shape[axis] for axis in _EXCHANGE)
