@@ -122,3 +122,15 @@ def test_an_image_with_filters_of_several_stays() -> None:
         "%a = mul(%w, %k)\n          %m = reshape(%a) shape=[8,2,3,3]", "%k: f32[2,4,1,1,1]", "const %w: f32[1,4,2,3,3]"
     )
     assert reason == "factors scale its filters, but each image is convolved with the filters of all"
+
+
+def test_filters_of_each_image_with_a_number_a_channel_stay() -> None:
+    """The constant has as many elements as a window of channels, and is none: each image has its own."""
+    before = graph(f"""
+        graph g batch=1 (%x: f32[1,9,5,6], %s: f32[1,1,3,1,1]) -> (%y) {{
+          const %w: f32[3,4,1,1,1]
+          %m = mul(%w, %s) // "m"
+          %f = reshape(%m) shape=[12,3,1,1]
+          %y = conv(%x, %f) {HOW} groups=3 // "y"
+        }}""")
+    assert run(SCALE_IMAGES, before).graph == before

@@ -91,7 +91,8 @@ def _factored(editor: GraphEditor, value: str, full: Shape) -> _Scaled | None:
     """`full`: the shape of the filters, that of all images in front."""
     shape = editor.type(value).shape
     if editor.is_constant(value):
-        return _Scaled(value, full[0], full[1:], (), ()) if prod(shape) == prod(full[1:]) else None
+        own = (1,) * (len(full) - len(shape)) + shape
+        return _Scaled(value, full[0], full[1:], (), ()) if own == (1, *full[1:]) else None
     node = editor.producer(value)
     if node is None or node.epilogue or not isinstance(node.op, Binary) or node.op.function not in ("mul", "div"):
         return None
