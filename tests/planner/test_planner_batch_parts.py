@@ -134,3 +134,39 @@ def test_what_no_cut_leads_to_stays(joined: str) -> None:
           %y = concat({joined}) axis=1 // "y"
         }}""")
     assert (run(BATCH_PARTS, before).graph, said(run(BATCH_PARTS, before))) == (before, [])
+
+
+def attended(rows: str, *parts: tuple[str, str, str]) -> Graph:
+    """Attention of parts, each with queries and keys of the one name and the other."""
+    steps = "".join(
+        f"""
+      %s{index} = matmul(%{q}, %{k}) transpose_b=true
+      %p{index} = softmax(%s{index}) axis=1
+      %o{index} = matmul(%p{index}, %{v})"""
+        for index, (q, k, v) in enumerate(parts)
+    )
+    names = ", ".join(f"%o{index}" for index in range(len(parts)))
+    return graph(f"""
+    graph g batch=1 (%x: f32[12,4], %z: f32[8,4]) -> (%y) {{
+      {rows}{steps}
+      %y = concat({names}) axis=0
+    }}""")
+
+
+def test_a_part_that_reads_one_cut_twice_is_unlike_one_that_reads_two() -> None:
+    rows = "\n".join(
+        f"%{name} = slice(%x) begin=[{begin},0] count=[4,4] step=[1,1]"
+        for name, begin in (("a", 0), ("b", 4), ("c", 8))
+    )
+    before = attended(rows, ("a", "a", "a"), ("b", "c", "b"))
+    assert run(BATCH_PARTS, before).graph == before
+
+
+def test_cuts_of_a_tensor_that_is_read_backwards_stay() -> None:
+    rows = """
+      %a = slice(%z) begin=[0,3] count=[4,4] step=[1,-1]
+      %b = slice(%z) begin=[4,3] count=[4,4] step=[1,-1]
+      %c = slice(%x) begin=[0,0] count=[4,4] step=[1,1]
+      %d = slice(%x) begin=[4,0] count=[4,4] step=[1,1]"""
+    before = attended(rows, ("a", "c", "c"), ("b", "d", "d"))
+    assert run(BATCH_PARTS, before).graph == before

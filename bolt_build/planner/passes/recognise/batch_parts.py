@@ -79,16 +79,16 @@ def _part(editor: GraphEditor, end: Node, value: str) -> _Part:
         node = editor.producer(name)
         if node is None or all(map(editor.is_constant, node.inputs)):
             raise _Unlike  # what no cut leads to is the same in every part, and has no axis for them
-        known = node.name in found
+        if node.name in found:  # what two nodes compute is read twice of one: other parts have to do the same
+            return ("again", list(found).index(node.name))
         found[node.name] = node
         if len(found) > _MOST_NODES or node.epilogue:
             raise _Unlike
         if isinstance(node.op, Slice):
             axis = _axis(node.op, editor.type(node.inputs[0]).shape)
-            if not known:
-                begins.append(node.op.begin[axis])
-                lengths.append(node.op.count[axis])
-            return ("cut", node.inputs[0], axis, node.op.count, *_others(node.op.begin, axis))
+            begins.append(node.op.begin[axis])
+            lengths.append(node.op.count[axis])
+            return ("cut", node.inputs[0], axis, node.op.count)
         _check(editor, node)
         return (node.op, *map(key_of, node.inputs))
 
@@ -108,15 +108,12 @@ def _constant(editor: GraphEditor, name: str) -> Key:
 
 
 def _axis(op: Slice, shape: tuple[int, ...]) -> int:
-    """The one axis along which the slice takes a part, in steps of one."""
+    """The one axis along which the slice takes a part, in steps of one, of others in their order."""
     cut = [axis for axis, (count, extent) in enumerate(zip(op.count, shape, strict=True)) if count != extent]
-    if len(cut) != 1 or op.step[cut[0]] != 1:
+    turned = any(begin for axis, begin in enumerate(op.begin) if axis not in cut)
+    if len(cut) != 1 or op.step[cut[0]] != 1 or turned:
         raise _Unlike
     return cut[0]
-
-
-def _others(begin: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return begin[:axis] + begin[axis + 1 :]
 
 
 def _check(editor: GraphEditor, node: Node) -> None:
