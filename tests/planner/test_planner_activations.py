@@ -19,6 +19,7 @@ HARD_SWISH = "x * clip(x + 3, 0, 6) / 6"
 GELU = "x * (1 + erf(x / sqrt(2))) / 2"
 GELU_TANH = "x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))) / 2"
 RELU6 = "%a = add(%x, %three); %b = clip(%a) alpha=0.0 beta=6.0; "
+HALVED = "; %c = add(%e, %one); %d = mul(%x, %c); %y = mul(%d, %half)"
 ERF = "%a = div(%x, %root); %b = erf(%a); %c = add(%b, %one); "
 CUBE = "%a = pow(%x, %three); %b = mul(%a, %cubic); %c = add(%x, %b); %d = mul(%c, %scale); %e = tanh(%d); "
 POWER = "%p = mul(%x, %x); %q = mul(%p, %x); %b = mul(%cubic, %q)" + CUBE.partition("%b = mul(%a, %cubic)")[2]
@@ -86,6 +87,8 @@ def test_the_node_covers_all_that_it_replaced() -> None:
         "%a = mul(%x, %half); %b = erf(%a); %c = add(%b, %one); %d = mul(%x, %c); %y = mul(%d, %half)",
         "%a = min(%x, %zero); %y = max(%a, %six)",
         "%y = max(%x, %six)",
+        "%a = clip(%x) alpha=0.0 beta=-6.0; %b = div(%a, %six); %y = neg(%b)",
+        "%a = mul(%x, %zero); %b = mul(%a, %a); %e = tanh(%b)" + HALVED,
     ],
 )
 def test_what_only_looks_alike_stays(statements: str) -> None:

@@ -144,7 +144,7 @@ def _powers(reader: Reader, value: str, x: str, depth: int) -> dict[int, float] 
             found = None if found is None or other is None else _added(found, other)
     else:
         return None
-    if found is None or max(found) > 3:
+    if found is None or max(found, default=0) > 3:
         return None
     return {power: coefficient for power, coefficient in found.items() if coefficient}
 
@@ -179,7 +179,7 @@ def _hard_line(reader: Reader, gate: str, coefficient: float) -> tuple[str, floa
     if node is not None and isinstance(node.op, Activation) and reader.close(gate, coefficient, 1):
         return node.inputs[0], node.op.alpha, node.op.beta
     node = reader.activation(gate, "clip")
-    if node is None or not isinstance(node.op, Activation) or node.op.alpha != 0:
+    if node is None or not isinstance(node.op, Activation) or not node.op.alpha == 0 < node.op.beta:
         return None
     if not reader.close(gate, coefficient * node.op.beta, 1):
         return None
