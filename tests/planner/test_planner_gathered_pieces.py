@@ -91,3 +91,17 @@ def test_hosts_keep_slices() -> None:
     assert GATHER_PIECES.pays_on is not None
     assert GATHER_PIECES.pays_on(target_named("t4"), "fp16")
     assert not GATHER_PIECES.pays_on(target_named("host"), "fp32")
+
+
+def test_pieces_without_elements_stay() -> None:
+    parts = ", ".join(["%a"] * 5)
+    before = graph(f"""
+        graph g batch=2 (%x: f32[2,4,8,4,5]) -> (%y) {{
+          %z = concat(%x, %x, %x) axis=1
+          %u = concat(%z, %x) axis=1
+          %w = concat(%u, %x) axis=1
+          %a = slice(%w) begin=[0,0,0,0,0] count=[2,20,8,4,0] step=[1,1,1,1,1]
+          %b = concat({parts}) axis=2
+          %y = concat(%b, %b) axis=2
+        }}""")
+    assert run(GATHER_PIECES, before).graph == before

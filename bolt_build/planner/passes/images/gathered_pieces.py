@@ -108,8 +108,8 @@ def _gather(editor: GraphEditor, node: Node, pieces: _Pieces) -> None:
     if not axes or len(shape) != len(out):
         raise _Other
     lead, last = axes[0], axes[-1] + 1
-    count = prod(shape[lead:last])
-    if not count or max(count, prod(out[lead:last])) > _MOST:
+    count, taken = prod(shape[lead:last]), prod(out[lead:last])
+    if not count or not taken or max(count, taken) > _MOST:
         raise _Other
     table = _table(editor, node.outputs[0], pieces, lead, last).reshape(-1)
     inner = prod(shape[last:])
