@@ -99,6 +99,20 @@ def test_queries_keys_and_values_are_found_where_they_lie(text: str, nodes: str)
     assert found(spelled(text)) == nodes
 
 
+def across(name: str) -> str:
+    """[2, 5, 12] as [2, 3, 5, 4], where the heads' first elements lie beside each other, then their second ones."""
+    return f"%{name}.r = reshape(%{name}) shape=[2,5,4,3]; %{name}h = transpose(%{name}.r) perm=[0,3,1,2]; "
+
+
+@pytest.mark.parametrize("turned", ["qkv", "qk", "v", "k"])
+def test_heads_whose_elements_lie_apart_are_no_packed_rows(turned: str) -> None:
+    """Models cut rows in elements of heads as well: einops' `(d h)`."""
+    cut = "".join(across(name) if name in turned else heads(name, name) for name in "qkv")
+    nodes = found(spelled(sliced("x", 2, 3, "2,5,12") + cut + PLAIN))
+    assert "attention(" in nodes
+    assert ("packed" in nodes) == (turned == "qkv")  # moved by one step
+
+
 def repeated(name: str) -> str:
     """The one head of [2, 5, 4] three times, as [2, 3, 5, 4]."""
     return (

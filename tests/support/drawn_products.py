@@ -173,12 +173,14 @@ def attention(g: Growing) -> str:
     heads, extent = g.choose(2, 1, 3, 4), g.choose(4, 2, 8)
     count = heads * extent
     if g.choose("one", "apart") == "one":
-        order = g.choose((3, heads, extent), (heads, 3, extent), (heads, extent, 3))
-        made = g.add(Reshape((outer, inner, *order)), multiplied(g, x, 3 * count))
-        which, head = 2 + order.index(3), 2 + (order.index(heads) if heads != 3 else (1 if order[0] == 3 else 0))
-        which = 2 + (0 if head != 2 else (1 if order[1] == 3 else 2))
+        sizes = {"part": 3, "head": heads, "element": extent}
+        order = g.choose(
+            ("part", "head", "element"), ("head", "part", "element"), ("head", "element", "part"),
+            ("part", "element", "head"),
+        )  # fmt: skip
+        made = g.add(Reshape((outer, inner, *(sizes[each] for each in order))), multiplied(g, x, 3 * count))
+        which, head, each = (2 + order.index(name) for name in sizes)
         lead = (1, 0) if first else (0, 1)
-        each = ({2, 3, 4} - {which, head}).pop()
         perm = g.choose((which, lead[0], head, lead[1], each), (lead[0], head, which, lead[1], each))
         made = g.add(Transpose(perm), made)
         axis = perm.index(which)

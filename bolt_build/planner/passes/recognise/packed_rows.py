@@ -9,7 +9,7 @@ from bolt_build.graph.ops.moves.shape import Slice, Transpose
 from bolt_build.planner.passes.recognise.attention_heads import joined_heads
 from bolt_build.planner.passes.recognise.attention_operands import Chain, Operand, prepared
 from bolt_build.planner.rewrite import GraphEditor
-from bolt_build.planner.views import Digit, View, extent, made_of
+from bolt_build.planner.views import Digit, View, extent, made_of, uncut
 
 
 def moved_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Operand) -> tuple[str, ...] | None:
@@ -55,13 +55,13 @@ def packed_rows(editor: GraphEditor, chain: Chain, q: Operand, k: Operand, v: Op
     axis, size = q.columns[-1].axis, editor.type(q.view.source).shape
     at = 0
     for each in (q, k, v):
-        begin = list(each.view.begin)
-        if any(digit.axis != axis for digit in (*each.heads, *each.columns)) or begin[axis] != at:
-            return None
+        begin, width = list(each.view.begin), extent((*each.heads, *each.columns))
+        if uncut((*each.heads, *each.columns)) != (Digit(width, axis, 1),) or begin[axis] != at:
+            return None  # elements of a head lie beside each other, and heads behind each other
         begin[axis] = 0
         if any(begin):
             return None
-        at += prod(digit.extent for digit in (*each.heads, *each.columns))
+        at += width
     if at != size[axis] or any(digit.axis == axis for digit in (*q.images, *q.rows)):
         return None
     if prod(digit.extent for digit in q.columns) != prod(digit.extent for digit in v.columns):
