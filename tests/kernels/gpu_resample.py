@@ -115,6 +115,7 @@ NEAREST_LAST: tuple[tuple[Layer, tuple[tuple[int, int], ...]], ...] = (
 )
 """The same of odd channels, which may lie apart."""
 _COLOURS = resampled("colours", (2, 3, 17, 23), (2, 35, 4), (3, 48, 4), even=True)
+_ROWS_ALONE = resampled("few-channels", (3, 10, 9, 7), (2, 14, 2), even=True)
 _FEWER = resampled("fewer-colours", (2, 3, 34, 71), (2, 17, 2), (3, 35, 2), even=True)
 
 
@@ -189,6 +190,8 @@ def staged_resample_trials() -> list[Trial]:
         (_COLOURS, "staged", StagedPlanesTile, LAST, ((4, 1, 2, 8),)),
         (_COLOURS, "streamed", StreamedPlanesTile, LAST, ((4, 1, 1, 8, 4, 2), (2, 1, 2, 18, 1, 2))),
         (_FEWER, "streamed", StreamedPlanesTile, LAST, ((1, 1, 2, 4, 1, 3),)),
+        (_ROWS_ALONE, "staged", StagedPlanesTile, LAST, ((2, 1, 4, 4),)),
+        (_ROWS_ALONE, "streamed", StreamedPlanesTile, LAST, ((2, 1, 4, 2, 2, 1),)),
     ]
     for layer, algorithm, kind, layout, tiles in (*planes, *joined, *last):
         if not asked([layer]):
@@ -197,7 +200,7 @@ def staged_resample_trials() -> list[Trial]:
         plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is layout)
         cut = (kind(*tile) for tile in tiles)
         found += [replace(plain, candidate=candidate_of("portable", algorithm, tile)) for tile in cut]
-    apart = [each for each in found if each.label.startswith("resample-nearest-channels-")]
+    apart = [each for each in found if each.label.startswith(("resample-nearest-channels-", "resample-few-channels-"))]
     return found + [replace(each, pitch=18, between=8) for each in apart] + _wider_trials()
 
 

@@ -51,6 +51,7 @@ FURTHER = (
     "resample-nearest-colours-portable-flat_rowsx8x2-f16/channels_last-f16/channels_last",
     "resample-nearest-channels-portable-flat_rowsx4x2-f16/channels_last-f16/channels_last-rows18-between8",
     "resample-colours-portable-streamedx4x1x1x4x8x2-f16/channels_last-f16/channels_last",
+    "resample-few-channels-portable-streamedx2x1x4x2x2x1-f16/channels_last-f16/channels_last-rows18-between8",
     "resample-fewer-colours-portable-streamedx1x1x2x1x4x3-f16/channels_last-f16/channels_last",
     "move-add-chain-odd-portable-direct-f16/row-f16/row",
     "flat-pairs-portable-flatx8x4x256-f16/row-f16/row",

@@ -55,7 +55,9 @@ def _call(
 ) -> StepCode:
     """A call of the kernel, whose name begins so; its tile states `own`, and `down` rows of results."""
     images, planes = _images(problem), _planes(problem)
-    parameters, axes = arguments(images, at)
+    # Of pixels that lie apart, which another kernel reads, columns that stay have their channels.
+    apart = at.input_pitch(0) or at.pitch(0)
+    parameters, axes = arguments(images_of(problem) if apart else images, at)
     how = f"{tile.text(planes)}, {images.rows.taps}, {images.columns.taps}, {images.inner}{own}"
     how += ", float" if stores_wider(problem) else ""
     call = (
