@@ -153,7 +153,11 @@ class _Placer:
             return f"a part of rows of {row} bytes, which is no multiple of {PART_ALIGNMENT}"
         if begin % PART_ALIGNMENT:
             return f"begins at byte {begin % row} of each row, which is no multiple of {PART_ALIGNMENT}"
-        if self._schedule.storages[source.storage].nbytes >= FARTHEST:
+        return self._too_far(source)
+
+    def _too_far(self, tensor: ScheduledTensor) -> str | None:
+        """Why rows of the tensor's memory may not lie apart, None where they may."""
+        if self._schedule.storages[self._place(tensor).within].nbytes >= FARTHEST:
             return f"rows lie apart over {FARTHEST} bytes or more, beyond the reach of kernels"
         return None
 
@@ -249,6 +253,7 @@ class _Placer:
             obstacle = f"a part of rows of {row} bytes, which is no multiple of {PART_ALIGNMENT}"
         if obstacle is None and begin % PART_ALIGNMENT:
             obstacle = f"would begin at byte {begin} of each row, which is no multiple of {PART_ALIGNMENT}"
+        obstacle = obstacle or self._too_far(output)
         if obstacle is None:
             self._parts[tensor.storage] = _Part(output.storage, begin, operand.row)
         return obstacle

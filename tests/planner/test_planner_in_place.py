@@ -12,6 +12,7 @@ from planner_checks import graph
 
 from bolt_build.families.base import Family
 from bolt_build.graph.ir import Graph
+from bolt_build.planner import in_place
 from bolt_build.planner.plan_engine import PlannedEngine
 from bolt_build.schema.recipe import IoSpec
 
@@ -130,6 +131,15 @@ def test_channels_that_lie_innermost_are_stored_between_each_other() -> None:
     ]  # fmt: skip
     assert (parts["a"].onnx, parts["c"].onnx) == (None, "c")
     assert said(engine) == [("batch 2: c", "copies nothing", "its 2 inputs are written where it lies")]
+
+
+def test_rows_lie_apart_no_further_than_kernels_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they store is smaller than what it becomes a part of, so that their own limits do not say it."""
+    monkeypatch.setattr(in_place, "FARTHEST", 1152)
+    too_far = "'a', 'b': rows lie apart over 1152 bytes or more, beyond the reach of kernels"
+    assert said(branches()) == [("batch 2: c", "declined", too_far)]
+    monkeypatch.setattr(in_place, "FARTHEST", 1153)
+    assert said(branches())[0][1] == "copies nothing"
 
 
 @pytest.mark.parametrize(
