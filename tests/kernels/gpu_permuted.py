@@ -47,6 +47,8 @@ LAYERS = (
     _permuted("long", Transpose((0, 2, 1)), (2, 601, 19)),
     _permuted("long-bytes", Transpose((0, 2, 1)), (2, 1101, 19), DType.U8),
 )
+_ROWS_OF_ONE = _permuted("rows-of-one", Transpose((0, 2, 1, 3)), (3, 37, 41, 1))
+"""Whose elements are no neighbours where rows lie apart."""
 _TILES = {
     "permute-boxes": (
         ((1, 2, 13, 85), (0, 13, 1, 27)),
@@ -101,7 +103,13 @@ def permuted_trials() -> list[Trial]:
         stated.append(replace(trial, candidate=other))
     planes, pixels = TensorFormat(DType.F32, Layout.ROW), TensorFormat(DType.F16, Layout.CHANNELS_LAST)
     found += [_converted(planes, pixels), _converted(planes, pixels, "permuted_words"), _converted(pixels, planes)]
-    return [*found, *stated, *_apart(found)[::3], *_apart(stated)]
+    single = [
+        replace(trial, pitch=8, between=7)
+        for layer in asked((_ROWS_OF_ONE,))
+        for other in ("permuted_words", "permuted")
+        for trial in trials_of(layer, "portable", kind="near", without=(other,))[:1]
+    ]
+    return [*found, *stated, *_apart(found)[::3], *_apart(stated), *single]
 
 
 def _apart(trials: list[Trial]) -> list[Trial]:

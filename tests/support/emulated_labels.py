@@ -115,6 +115,7 @@ LABELS = (
     "crossed-one-hot-portable-crossed",
     "crossed-large-portable-crossed",
     "permute-scores-portable-permuted_wordsx1x8x21x0x1x9-f16/row-f16/row-rows45-between24",
+    "permute-rows-of-one-portable-permuted_words",
     "permute-images-portable-permuted",
     "flat-joined-images-portable-flat_rowsx4x2-f16/row-f16/row",
     "tiled-hidden-portable-tiledx3x2x361x1-bool/row-f16/row",

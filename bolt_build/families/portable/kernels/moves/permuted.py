@@ -227,14 +227,16 @@ def _emit(problem: KernelProblem, tile: PermutedTile, at: StepExpressions, anywh
     of_a_tile = [
         tuple(loop.steps[side] if own > 1 else 0 for loop, own in zip(loops, tile.cut, strict=True)) for side in (0, 1)
     ]
+    # Rows of one element that lie apart leave no neighbours to make words of.
+    words = anywhere and 1 in of_a_tile[1]
     ragged = sum(1 << i for i, (loop, own) in enumerate(zip(loops, tile.cut, strict=True)) if loop.extent % own)
     even = [
         boolean(is_even(loops, tile.cut, side, operand.format.dtype.nbytes, 0 if side else offset))
         for side, operand in enumerate(sides)
     ]
     loops_of = ", ".join(map(numbers, (tile.cut, *of_a_tile, tile.near)))
-    how = f"bolt::portable::PermutedTile<{loops_of}, {ragged}u>, {', '.join(even[:1] if anywhere else even)}"
-    name = "permuted_words" if anywhere else "permuted"
+    how = f"bolt::portable::PermutedTile<{loops_of}, {ragged}u>, {', '.join(even[:1] if words else even)}"
+    name = "permuted_words" if words else "permuted"
     copy = f"r, {strided_text(loops, offset)}, {at.inputs[0]}, {at.outputs[0]}"
     call = f"bolt::portable::{name}_copy<{copied_types(*sides)}, {how}>({copy});"
     return StepCode((f"bolt_portable/cuda/moves/{name}.h",), None, "", call)
