@@ -91,7 +91,9 @@ def test_external_data_cut_off_or_unreadable_is_said_once(tmp_path: Path) -> Non
     all_of_them, file = f"the data of 41 tensors ({shown}, ...)", tmp_path / "w.bin"
     file.write_bytes(bytes(5))
     path = external(tmp_path, "w.bin", names=names)
-    assert said(path) == [("external-data", f"{all_of_them} is cut off: '{file}' is too short")]
+    assert said(path) == [
+        ("external-data", f"{all_of_them} is cut off: '{file}' is too short; download or export it again")
+    ]
     file.unlink()
     os.mkfifo(file)
     assert said(path) == [("external-data", f"{all_of_them} cannot be read from '{file}': a pipe, not a file")]
@@ -107,7 +109,7 @@ def test_external_data_of_which_git_has_the_pointer_alone(tmp_path: Path) -> Non
 
 def test_external_data_larger_than_its_file(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(4096))
-    message = f"the data of 'w' is cut off: '{tmp_path / 'w.bin'}' is too short"
+    message = f"the data of 'w' is cut off: '{tmp_path / 'w.bin'}' is too short; download or export it again"
     for dims in ((2**40,), (2**62, 2**62)):
         assert said(external(tmp_path, "w.bin", dims)) == [("external-data", message)]
     message = f"the data of 'w' in '{tmp_path / 'w.bin'}' does not have its 16 bytes"

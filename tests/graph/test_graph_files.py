@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -221,7 +222,7 @@ def test_strings_of_an_initializer_or_input(tmp_path: Path) -> None:
 SPARSE = {"one number a value": [5, 0], "a row a value": [[1, 2], [0, 0]]}
 
 
-def sparse_model(places: list[int] | list[list[int]], *, constant: bool = False) -> ModelProto:
+def sparse_model(places: Any, *, constant: bool = False) -> ModelProto:
     """x times a matrix [2, 3] that is stored as two values, an initializer or a node's."""
     values = numpy_helper.from_array(np.asarray([7, 9], np.float32), "s")
     sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.asarray(places, np.int64), "at"), [2, 3])
@@ -240,9 +241,11 @@ def test_a_sparse_tensor_is_zero_elsewhere(places: list[int], constant: bool, tm
     np.testing.assert_array_equal(evaluate(graph, {"x": ones(1, 2)})["y"], [[9, 0, 7]])
 
 
-def test_a_sparse_tensor_whose_places_lie_outside(tmp_path: Path) -> None:
-    message = "the tensor 's' cannot be read: its indices [2] are no places of its 2 values in [2, 3]"
-    assert only(saved(tmp_path, sparse_model([6, 0]))) == ("broken-tensor", message, None)
+@pytest.mark.parametrize("places", [[6, 0], 5, [1, 2, 3], [[1], [2]], [[[1, 2], [0, 0]]], [[1, 2]], []], ids=str)
+def test_a_sparse_tensor_whose_places_are_none(places: Any, tmp_path: Path) -> None:
+    shape = list(np.shape(places))
+    message = f"the tensor 's' cannot be read: its indices {shape} are no places of its 2 values in [2, 3]"
+    assert only(saved(tmp_path, sparse_model(places))) == ("broken-tensor", message, None)
 
 
 # -- external data -----------------------------------------------------------------------------------------------
@@ -284,7 +287,7 @@ def test_external_data_outside_the_models_directory(tmp_path: Path, location: st
 def test_external_data_of_the_wrong_size(tmp_path: Path) -> None:
     file = tmp_path / "w.bin"
     file.write_bytes(bytes(64 + 215))
-    message = f"the data of 'w' is cut off: '{file}' is too short"
+    message = f"the data of 'w' is cut off: '{file}' is too short; download or export it again"
     assert only(external_model(tmp_path, "w.bin")) == ("external-data", message, None)
     message = f"the data of 'w' in '{file}' does not have its 216 bytes"
     assert only(external_model(tmp_path, "w.bin", length=100)) == ("external-data", message, None)

@@ -108,12 +108,14 @@ class Tensors:
         if any(extent < 0 for extent in shape) or prod(shape) * max(1, values.itemsize) > FREE_FOLDED_BYTES:
             self._broken(label, f"of the shape {list(shape)} it is no array of at most {FREE_FOLDED_BYTES} bytes")
             return None
-        columns = places.reshape(values.size, -1) if places.size else np.zeros((0, 1), np.int64)
-        extents = shape if places.ndim == 2 else (prod(shape),)
-        if (
-            values.ndim != 1 or places.dtype != np.int64 or places.shape[0] != values.size
-            or columns.shape[1] != len(extents) or (columns < 0).any() or (columns >= np.array(extents)).any()
-        ):  # fmt: skip
+        extents = shape if shape and places.ndim == 2 else (prod(shape),)
+        told = (
+            values.ndim == 1
+            and places.dtype == np.int64
+            and places.shape in ((values.size,), (values.size, len(extents)))
+        )
+        columns = places.reshape(-1, len(extents)) if told else np.zeros((0, len(extents)), np.int64)
+        if not told or (columns < 0).any() or (columns >= np.array(extents)).any():
             where = f"{list(places.shape)} are no places of its {values.size} values in {list(shape)}"
             self._broken(label, f"its indices {where}")
             return None
@@ -191,7 +193,7 @@ class Tensors:
             if offset + nbytes > size:
                 if known_kind(handle.read(64)) == LFS_POINTER:
                     raise _Unusable(f"is not there yet: {where} is {LFS_POINTER}; fetch the file with: git lfs pull")
-                raise _Unusable(f"is cut off: {where} is too short")
+                raise _Unusable(f"is cut off: {where} is too short; download or export it again")
             taken = self._taken.get(file, 0) + nbytes
             if taken > size:
                 raise _Unusable(f"overlaps that of other tensors in {where}")
