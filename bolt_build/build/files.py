@@ -160,7 +160,8 @@ def told(subject: Path, hint: str | None = None) -> Iterator[None]:
     except OSError as error:
         diagnostic = trouble(error, str(subject))
         if hint is not None:
-            diagnostic = replace(diagnostic, hint=hint)
+            full = diagnostic.code == "disk-full"
+            diagnostic = replace(diagnostic, hint=f"free some space, or {hint}" if full else hint)
         wrong_place = diagnostic.code in ("not-writable", "not-a-directory")
         code = ExitCode.INVALID if wrong_place else ExitCode.TASK_FAILED
         raise BoltError([diagnostic], code) from error

@@ -158,6 +158,13 @@ def test_a_full_disk_says_what_to_do() -> None:
     assert diagnostic.hint == "free some space, or build elsewhere with --output DIR; what is finished is kept"
 
 
+def test_what_a_verb_says_to_do_about_a_place_is_no_help_alone_where_the_disk_is_full() -> None:
+    for number, hint in ((errno.ENOSPC, "free some space, or name another"), (errno.EACCES, "name another")):
+        with pytest.raises(BoltError) as caught, told(Path("/x/page.html"), "name another"):
+            raise OSError(number, os.strerror(number), "/x/page.html")
+        assert caught.value.diagnostics[0].hint == hint
+
+
 @pytest.mark.parametrize(
     ("number", "reason", "hint"),
     [

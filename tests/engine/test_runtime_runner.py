@@ -6,6 +6,7 @@ import io
 import json
 import os
 import struct
+import subprocess
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -289,6 +290,15 @@ def test_refusals(tiny: Path, tmp_path: Path, arguments: Sequence[str], code: in
     before = sorted(tmp_path.iterdir())
     assert run(tiny, *arguments, cwd=tmp_path) == (code, "", f"tiny-run: {sentence}\n")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_full_disk_has_an_exit_code_of_its_own_and_leaves_nothing(tiny: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    limited = 'trap "" XFSZ; ulimit -f 0; exec "$0" "$@"'
+    words = ["bash", "-c", limited, str(tiny), "--input", "x.npy", "--output", "y.npy"]
+    done = subprocess.run(words, cwd=tmp_path, text=True, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (4, "tiny-run: cannot write 'y.npy': File too large\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
 
 
 def test_a_bare_npy_is_refused_where_there_are_several_inputs(ports: Path, tmp_path: Path) -> None:

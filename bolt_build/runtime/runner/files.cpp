@@ -51,9 +51,9 @@ void write_file(const std::string& path, const std::vector<unsigned char>& data)
   bool good = file != nullptr && std::fwrite(data.data(), 1, data.size(), file.get()) == data.size();
   good = file != nullptr && std::fclose(file.release()) == 0 && good;
   if (!good || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
+    const int why = errno;
     std::remove(temporary.c_str());
-    throw Problem(kInvalid, "cannot write '" + path + "': " + why);
+    throw Problem(why == ENOSPC || why == EDQUOT || why == EFBIG ? kFull : kInvalid, "cannot write '" + path + "': " + std::strerror(why));
   }
 }
 

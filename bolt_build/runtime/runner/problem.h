@@ -8,6 +8,7 @@ namespace bolt_runner {
 
 constexpr int kWrongUsage = 2;
 constexpr int kInvalid = 3;
+constexpr int kFull = 4;
 
 class Problem : public std::runtime_error {
  public:
