@@ -20,6 +20,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepExpressions
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.images.pool_staged import first_empty
 from bolt_build.families.portable.kernels.images.staged_planes import StagedPlanesTile
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.images.pool import Pool
@@ -182,3 +183,19 @@ def test_blocks_have_room_for_the_rows_of_images(
         last = first[min(top + down, made) - 1] + taps - 1
         rows = np.clip([first[top], last], 0, extent - 1)
         assert (rows[1] - rows[0] + 1) * 8 <= room
+
+
+@given(
+    extent=st.integers(1, 9), made=st.integers(1, 9), cells=st.integers(1, 5), stride=st.integers(1, 4),
+    dilation=st.integers(1, 4), pad=st.integers(0, 12),
+)  # fmt: skip
+def test_the_first_window_without_elements_is_found(
+    extent: int, made: int, cells: int, stride: int, dilation: int, pad: int
+) -> None:
+    windows, within = range(-pad, made * stride - pad, stride), range(0, cells * dilation, dilation)
+    empty = (first for first in windows if not any(0 <= first + cell < extent for cell in within))
+    assert first_empty(extent, windows, within) == next(empty, None)
+
+
+def test_windows_of_a_long_axis_are_not_gone_through() -> None:
+    assert first_empty(1 << 40, range(-2, (1 << 40) + 2, 2), range(3)) == 1 << 40

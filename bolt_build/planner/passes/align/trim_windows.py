@@ -52,8 +52,10 @@ def _run(graph: Graph) -> PassResult:
 def _taps(op: Conv, axis: int, taps: int, extent: int, made: int) -> _Taps:
     """Those that read the image for any of the `made` results; all where what is left would begin, or end, inside."""
     step, apart, before, behind = (each[axis] for each in (op.strides, op.dilations, op.pads_begin, op.pads_end))
+    firsts = (tap * apart - before for tap in range(taps))
     reads = [
-        tap for tap in range(taps) if any(0 <= at * step + tap * apart - before < extent for at in range(made))
+        tap for tap, first in enumerate(firsts)
+        if len(range(first, min(extent, first + made * step), step)) > len(range(first, 0, step))
     ]  # fmt: skip
     first, last = (reads[0], reads[-1]) if reads else (0, taps - 1)
     found = _Taps(first, last, before - first * apart, behind - (taps - 1 - last) * apart)

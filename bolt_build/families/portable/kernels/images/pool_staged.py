@@ -62,10 +62,22 @@ def refuse_whole_windows(problem: KernelProblem, gpu: Gpu) -> str | None:
     extents = zip(problem.inputs[0].shape[2:], output.shape[2:], strict=True)
     windows = zip(op.kernel, op.strides, op.dilations, op.pads_begin, strict=True)
     for (extent, made), (cells, stride, dilation, pad) in zip(extents, windows, strict=True):
-        for first in range(-pad, made * stride - pad, stride):
-            if not any(0 <= first + cell * dilation < extent for cell in range(cells)):
-                return Reason("of {} elements of an axis, a window from {} on has none", extent, first)
+        empty = first_empty(extent, range(-pad, made * stride - pad, stride), range(0, cells * dilation, dilation))
+        if empty is not None:
+            return Reason("of {} elements of an axis, a window from {} on has none", extent, empty)
     return None
+
+
+def first_empty(extent: int, windows: range, cells: range) -> int | None:
+    """Where the first window begins that has no element of an axis. Windows that begin inside have one, however many
+    they are."""
+    before = len(range(windows.start, 0, windows.step))
+    for first in windows[:before]:
+        inside = -(first // cells.step)  # the first cell from 0 on
+        if inside >= len(cells) or first + inside * cells.step >= extent:
+            return first
+    beyond = len(range(windows.start, extent, windows.step))
+    return next(iter(windows[max(before, beyond) :]), None)
 
 
 def _call(
