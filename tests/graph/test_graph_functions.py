@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from graph_models import bound, model, node, tensor
 from onnx import AttributeProto, ModelProto, NodeProto, helper
@@ -44,6 +45,16 @@ def test_a_function_of_another_opset_than_the_model_is_inlined(inner: list[NodeP
     x = np.linspace(-1, 2, 4, dtype=np.float32).reshape(1, 4)
     wanted = np.maximum(x, 0) if inner[0].op_type == "Relu" else x.mean(1, keepdims=True)
     np.testing.assert_allclose(reference.evaluate(graph, {"x": x})["y"], wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("of", "hint"), [(1 << 40, "install a newer onnx package"), (0, None), (-1, None)])
+def test_a_function_of_an_opset_that_nobody_knows_is_refused(of: int, hint: str | None, tmp_path: Path) -> None:
+    with pytest.raises(BoltError) as caught:
+        bound(tmp_path, calling(18, of=of, inner=[node("Relu", "a", "b")]))
+    (said,) = caught.value.diagnostics
+    known = f"onnx {onnx.__version__} knows 1 to {onnx.defs.onnx_opset_version()}"
+    assert (said.code, said.hint) == ("unsupported-opset", hint)
+    assert said.message == f"the function 'Own' is written in opset {of}; {known}"
 
 
 def test_a_range_of_onnxruntime_may_leave_out_its_step_and_its_domain(tmp_path: Path) -> None:

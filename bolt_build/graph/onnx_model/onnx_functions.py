@@ -43,6 +43,8 @@ def inlined(findings: Findings, model: onnx.ModelProto, kept: Collection[tuple[s
     for (domain, name, _), count in Counter(_key_of(function) for function in model.functions).items():
         if count > 1:
             findings.report("invalid-model", f"the function '{name}' of domain '{domain}' is given {count} times")
+    for function in model.functions:
+        _check_opset(findings, function)
     findings.check()
     _check_size(findings, model)
     model = _with_own_opset(_with_defaults(model))
@@ -55,6 +57,15 @@ def inlined(findings: Findings, model: onnx.ModelProto, kept: Collection[tuple[s
         raise findings.fail("invalid-model", f"the model's functions cannot be inlined: {error}") from error
     check_text(findings, model)
     return model
+
+
+def _check_opset(findings: Findings, function: onnx.FunctionProto) -> None:
+    opset, newest = _own_opset(function.opset_import), onnx.defs.onnx_opset_version()
+    if opset is not None and not 0 < opset <= newest:
+        message = (
+            f"the function '{function.name}' is written in opset {opset}; onnx {onnx.__version__} knows 1 to {newest}"
+        )
+        findings.report("unsupported-opset", message, "install a newer onnx package" if opset > newest else None)
 
 
 def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
