@@ -68,7 +68,7 @@ def _import_own_share(config: pytest.Config) -> None:
     tests = Path(__file__).parent
     if worker is None or [(config.invocation_params.dir / each).resolve() for each in config.args] != [tests]:
         return
-    files = [path for path in sorted(tests.glob("*/test_*.py")) if not is_left_out(path, config.option.markexpr)]
+    files = [path for path in sorted(tests.rglob("test_*.py")) if not is_left_out(path, config.option.markexpr)]
     number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
     # As pytest has them once it comes to the first file of each.
     sys.path[:0] = sorted({str(path.parent) for path in files} - set(sys.path))

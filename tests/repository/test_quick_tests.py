@@ -17,7 +17,7 @@ FILES = ("graph/test_graph_windows.py", "repository/test_quick_tests.py", "gpu/t
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_has_quick_tests(stage: str) -> None:
-    files = [*TESTS.glob(f"*/test_{stage}.py"), *TESTS.glob(f"*/test_{stage}_*.py")]
+    files = [*TESTS.rglob(f"test_{stage}.py"), *TESTS.rglob(f"test_{stage}_*.py")]
     assert any(is_quick(path) for path in files)
 
 
