@@ -120,6 +120,7 @@ from bolt_build.planner.passes.tidy.late_expands import EXPAND_LATE
 from bolt_build.planner.passes.tidy.moved_parts import MOVE_PARTS
 from bolt_build.planner.passes.tidy.moves import MERGE_MOVES
 from bolt_build.planner.passes.tidy.ordered_gathers import RESHAPE_GATHERS
+from bolt_build.planner.passes.tidy.repeated_indices import REPEATED_INDICES
 from bolt_build.planner.passes.tidy.slice_gathers import SLICE_GATHERS
 from bolt_build.planner.passes.tidy.slice_scatters import SLICE_SCATTERS
 from bolt_build.planner.passes.tidy.slice_tuples import SLICE_TUPLES
@@ -150,6 +151,7 @@ PIPELINE: tuple[Pass, ...] = (
     CHOSEN_MATRICES,  # moves of rows are one reshape, and nothing is folded into matrices yet
     UNSORTED_ROWS,  # experts are products with chosen matrices now
     NARROW_PLACES,  # gathers that take elements at places are no slices yet
+    REPEATED_INDICES,  # elements at places stay with their TopK
     GATHER_WINDOWS,  # cuts are one slice each
     GATHER_PIECES,  # likewise
     SUM_SELECTIONS,  # likewise, they are one gather each

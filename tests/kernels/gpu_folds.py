@@ -19,6 +19,7 @@ from bolt_build.families.portable.kernels.lines.scan_parts import ScanPartsTile
 from bolt_build.families.portable.kernels.lines.scan_slabs import ScanClusterTile, ScanSlabTile
 from bolt_build.families.portable.kernels.lines.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.places.binned_places import BinTile
+from bolt_build.families.portable.kernels.places.bounded_places import BoundTile
 from bolt_build.families.portable.kernels.places.counted_places import CountTile
 from bolt_build.families.portable.kernels.places.drawn_places import DrawTile
 from bolt_build.families.portable.kernels.places.few_lines import FewLinesTile
@@ -39,15 +40,15 @@ from bolt_build.graph.ops.lines.reduce import Reduce
 PORTABLE = Portable()
 Tile = (
     RunsTile | RunClusterTile | SlabTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile
-    | FewLinesTile | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile
+    | BoundTile | FewLinesTile | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile
     | ScanSlabTile | ScanClusterTile | ScanPartsTile
 )  # fmt: skip
 ALGORITHMS = {
     RunsTile: "runs", RunClusterTile: "run_clusters", SlabTile: "slabs", ColumnsTile: "columns", PixelsTile: "pixels",
     ClusterTile: "clusters", SortTile: "sorted", SelectTile: "selected", FewTile: "few", SiftTile: "sifted",
-    PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned", FewLinesTile: "few_lines",
-    ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs", ScanClusterTile: "cluster_slabs",
-    ScanPartsTile: "slab_parts",
+    BoundTile: "bounded", PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned",
+    FewLinesTile: "few_lines", ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
+    ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -111,6 +112,10 @@ def sifts(*tiles: tuple[int, int, int, int, int, int]) -> tuple[Tile, ...]:
 
 def bins(*tiles: tuple[int, int, int, int, int]) -> tuple[Tile, ...]:
     return tuple(BinTile(*each) for each in tiles)
+
+
+def bounds(*tiles: tuple[int, int, int]) -> tuple[Tile, ...]:
+    return tuple(BoundTile(*each) for each in tiles)
 
 
 def counts(*threads: int) -> tuple[Tile, ...]:
@@ -241,6 +246,14 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (folded("binned-alike", TopElements(1, 203, with_places=False), 5, 203, span=0), bins((32, 8, 8, 256, 512),)),
     (folded("binned-bytes", Places(1, 150, False), 7, 250, dtype=DType.U8, span=255), bins((64, 4, 8, 256, 256),)),
     (hidden(folded("binned-worst", TopElements(2, 77, with_places=False), 3, 7, 101)), bins((32, 4, 4, 128, 128),)),
+    (folded("bounded", Places(1, 10), 5, 300, dtype=DType.I64, span=100000), bounds((32, 10, 32), (128, 3, 32))),
+    (folded("bounded-values", TopElements(1, 40, False, with_places=False), 2, 1500, dtype=DType.I64, span=1 << 40),
+     bounds((128, 12, 64), (512, 3, 128), (128, 0, 64))),
+    (folded("bounded-apart", TopElements(1, 33, with_places=False), 2, 301, 3, dtype=DType.F64),
+     bounds((32, 10, 64), (512, 1, 64))),
+    (folded("bounded-alike", Places(1, 50), 3, 700, dtype=DType.I64, span=3), bounds((32, 22, 64), (128, 6, 64))),
+    (folded("bounded-same", Places(1, 20, False), 3, 200, dtype=DType.I64, span=1), bounds((128, 2, 32), (512, 0, 32))),
+    (folded("bounded-whole", Places(1, 60), 9, 60, dtype=DType.I64, span=30), bounds((32, 2, 64),)),
     (folded("counted", Places(1, 700), 3, 900), counts(32, 256)),
     (folded("counted-long", Places(1, 900, False), 3, 900, dtype=DType.I64, span=70000), counts(64, 1024)),
     (folded("counted-doubles", Places(1, 150), 2, 301, 3, dtype=DType.F64), counts(128)),

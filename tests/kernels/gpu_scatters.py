@@ -20,6 +20,7 @@ from bolt_build.families.portable.kernels.moves.gathered_words import GatheredWo
 from bolt_build.families.portable.kernels.moves.staged_tuples import StagedTuplesTile
 from bolt_build.families.portable.kernels.scatter.scatter_lines import LineTile
 from bolt_build.families.portable.kernels.scatter.scatter_rows import RowsTile
+from bolt_build.families.portable.kernels.scatter.scatter_segments import SegmentTile
 from bolt_build.families.portable.kernels.scatter.scatter_stages import StagedLineTile
 from bolt_build.families.portable.kernels.scatter.scatter_warps import WarpColumnsTile, WarpRowsTile
 from bolt_build.graph.ops.moves.gather import Gather, GatherElements, GatherND
@@ -53,17 +54,21 @@ def _vertices(label: str, axis: int, shape: Shape, many: int) -> Layer:
     return Layer(f"slices-{label}", Gather(axis), (Input(shape), indices), (), DType.F16, TOLERANCE)
 
 
-def claimed(label: str, shape: Shape, depth: int, many: int, how: str = "none", dtype: DType = DType.F16) -> Layer:
-    """So many updates of slices that a few indices name, on both sides of zero, most of them more than once."""
-    most = min(shape[:depth])
-    indices = Input((many, depth), low=0.6 - most, high=most - 0.6, dtype=DType.I64)
+def claimed(
+    label: str, shape: Shape, depth: int, many: int, how: str = "none", dtype: DType = DType.F16, batches: int = 0
+) -> Layer:
+    """So many updates of slices that a few indices name, on both sides of zero, most of them more than once, behind so
+    many axes of a batch."""
+    lines = shape[:batches]
+    most = min(shape[batches : batches + depth])
+    indices = Input((*lines, many, depth), low=0.6 - most, high=most - 0.6, dtype=DType.I64)
     data, updates = (
         Input(each, dtype=dtype) if dtype.is_float else Input(each, low=-90, high=90, dtype=dtype)
-        for each in (shape, (many, *shape[depth:]))
+        for each in (shape, (*lines, many, *shape[batches + depth :]))
     )
     precision = dtype if dtype.is_float else DType.F32
     tolerance = TOLERANCE * (4 if how == "add" else 1)
-    return Layer(f"claims-{label}", ScatterND(how), (data, indices, updates), (), precision, tolerance)
+    return Layer(f"claims-{label}", ScatterND(how, batches), (data, indices, updates), (), precision, tolerance)
 
 
 SCATTERS = (
@@ -90,8 +95,20 @@ CLAIMS = (
     claimed("elements", (7, 9), 2, 50, "max"),
     claimed("long-chains", (3, 8), 1, 150, "add", DType.F32),
     claimed("integers", (11, 5, 3), 2, 30, "mul", DType.I64),
+    claimed("batches", (3, 9, 16), 1, 21, "none", batches=1),
+    claimed("batches-added", (2, 2, 7, 5), 1, 90, "add", batches=2),
 )
 """Slices of whole accesses and of odd ones, some without updates, some with more than are sought in their order."""
+SEGMENTS = (
+    (claimed("segments-added", (3, 40, 24), 1, 190, "add", batches=1), ((8, 4), (4, 8), (1, 32))),
+    (claimed("segments-long", (2, 5, 40), 1, 900, "add", batches=1), ((8, 8), (2, 4))),
+    (claimed("segments-summed", (7, 33), 1, 1500, "add", DType.F32), ((1, 32), (1, 8))),
+    (claimed("segments-greatest", (5, 6, 3, 4), 2, 77, "max", DType.BF16), ((4, 4),)),
+    (claimed("segments-multiplied", (3, 4), 1, 170, "mul", DType.I64), ((2, 4),)),
+    (claimed("segments-least", (2, 3, 21), 1, 300, "min", DType.U8, 1), ((1, 16),)),
+    (claimed("segments-one", (1, 6), 1, 400, "add", DType.F32), ((2, 4),)),
+)
+"""Slices of a batch whose updates groups of threads join, and blocks where there are more."""
 IN_ROWS = (
     (scattered("mask", 2, (3, 7, 41), 20), ((128, 5), (256, 21))),
     (scattered("vocabulary", 1, (5, 1501), 9, dtype=DType.F32), ((128, 1), (256, 2))),
@@ -210,6 +227,10 @@ def scatter_trials() -> list[Trial]:
             legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]
             claims = [each for each in legal if "algorithm=claims" in str(each)]
             found += [replace(trial, candidate=each) for each in (claims[0], claims[-1])[: len(claims)]]
+    for layer, sizes in ((layer, sizes) for layer, sizes in SEGMENTS if asked((layer,))):
+        tiles = [candidate_of("portable", "segments", SegmentTile(*each)) for each in sizes]
+        for trial in trials_of(layer, "portable"):
+            found += [replace(trial, candidate=tile) for tile in tiles]
     for label, stated in _TILES.items():
         trial = next((each for each in found if each.layer.label == label), None)
         if trial is None:  # not asked for

@@ -56,6 +56,7 @@ def test_the_order_is_this() -> None:
         "chosen-matrices",
         "unsorted-rows",
         "narrow-places",
+        "repeated-indices",
         "gather-windows",
         "gather-pieces",
         "sum-selections",

@@ -53,13 +53,7 @@ def gather_nd(build: Builder, node: Node) -> fx.Node:
     op = node.op
     assert isinstance(op, GatherND)
     data, indices = node.inputs
-    shape = build.shape(indices)
-    batches = []
-    for axis, extent in enumerate(shape[: op.batch_dims]):
-        along = [1] * (len(shape) - 1)
-        along[axis] = extent
-        batches.append(build.buffer(np.arange(extent, dtype=np.int64).reshape(along)))
-    return build.call(operator.getitem, build.value(data), (*batches, *_columns(build, indices)))
+    return build.call(operator.getitem, build.value(data), tuple(_places(build, indices, op.batch_dims)))
 
 
 def scatter_elements(build: Builder, node: Node) -> fx.Node:
@@ -80,12 +74,12 @@ def scatter_nd(build: Builder, node: Node) -> fx.Node:
     data, indices, updates = node.inputs
     x, y = build.value(data), build.value(updates)
     if op.reduction in ("none", "add"):
-        return build.call(torch.index_put, x, _columns(build, indices), y, op.reduction == "add")
+        return build.call(torch.index_put, x, _places(build, indices, op.batch_dims), y, op.reduction == "add")
     # What a row of indices names is a row of the data, seen with its first axes as one.
-    shape, depth = build.shape(data), build.shape(indices)[-1]
+    shape, depth = build.shape(data), op.batch_dims + build.shape(indices)[-1]
     rows, row, count = prod(shape[:depth]), prod(shape[depth:]), prod(build.shape(indices)[:-1])
     at: fx.Node | None = None
-    for axis, column in enumerate(_columns(build, indices)):
+    for axis, column in enumerate(_places(build, indices, op.batch_dims)):
         own = build.call(torch.remainder, column, shape[axis])
         at = own if at is None else build.call(torch.add, build.call(torch.mul, at, shape[axis]), own)
     assert at is not None, "a row of indices has one at least"
@@ -95,6 +89,16 @@ def scatter_nd(build: Builder, node: Node) -> fx.Node:
         torch.scatter_reduce, flat, 0, every, build.call(torch.reshape, y, (count, row)), _REDUCTIONS[op.reduction]
     )
     return build.call(torch.reshape, made, shape)
+
+
+def _places(build: Builder, indices: str, batch_dims: int) -> list[fx.Node]:
+    """Where each row of indices has its slice along each axis that it names, behind its place in the batch."""
+    shape, batches = build.shape(indices), list[fx.Node]()
+    for axis, extent in enumerate(shape[:batch_dims]):
+        along = [1] * (len(shape) - 1)
+        along[axis] = extent
+        batches.append(build.buffer(np.arange(extent, dtype=np.int64).reshape(along)))
+    return [*batches, *_columns(build, indices)]
 
 
 def _columns(build: Builder, indices: str) -> list[fx.Node]:

@@ -67,33 +67,36 @@ class ScatterElements(Op):
 @dataclass(frozen=True)
 class ScatterND(Op):
     """Of inputs (data, indices, updates): data, with each update at the slice that a row of the indices' last axis
-    names. `reduction` as in ScatterElements."""
+    names, behind `batch_dims` axes that all three have in common. `reduction` as in ScatterElements."""
 
     kind = "scatter_nd"
     moves = True
     reduction: str = "none"
+    batch_dims: int = 0
 
     def infer(self, inputs: Sequence[TensorType]) -> tuple[TensorType, ...]:
         _check(self.reduction, inputs)
         data, indices, updates = inputs
-        expect_tuples(data, indices, 0)
-        wanted = (*indices.shape[:-1], *data.shape[indices.shape[-1] :])
+        expect_tuples(data, indices, self.batch_dims)
+        wanted = (*indices.shape[:-1], *data.shape[self.batch_dims + indices.shape[-1] :])
         if updates.shape != wanted:
             raise ShapeError(f"updates of {list(updates.shape)} where {list(wanted)} are wanted")
         return (data,)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         data, indices, updates = inputs
-        depth, made = indices.shape[-1], data.copy()
-        rows = indices.reshape(-1, depth)
-        places = np.stack([within(rows[:, i], data.shape[i]) for i in range(depth)], -1)
-        slices = updates.reshape(prod(indices.shape[:-1]), *data.shape[depth:])
-        for place, update in zip(places, slices, strict=True):
-            made[tuple(place)] = _REDUCTIONS[self.reduction](made[tuple(place)], update)
+        shared, depth, made = data.shape[: self.batch_dims], indices.shape[-1], data.copy()
+        rows = indices.reshape(*shared, -1, depth)
+        places = np.stack([within(rows[..., i], data.shape[self.batch_dims + i]) for i in range(depth)], -1)
+        slices = updates.reshape(*rows.shape[:-1], *data.shape[self.batch_dims + depth :])
+        for row in np.ndindex(*rows.shape[:-1]):
+            at = (*row[:-1], *places[row])
+            made[at] = _REDUCTIONS[self.reduction](made[at], slices[row])
         return (made,)
 
     def indices(self, inputs: Sequence[TensorType]) -> Mapping[int, int]:
-        return {1: min(inputs[0].shape[: inputs[1].shape[-1]])}
+        shape, first = inputs[0].shape, self.batch_dims
+        return {1: min(shape[first : first + inputs[1].shape[-1]])}
 
 
 def import_scatter_elements(node: NodeImport) -> None:

@@ -10,6 +10,7 @@ from gpu_folds import candidate
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem
 from bolt_build.families.portable.kernels.places.binned_places import BinTile
+from bolt_build.families.portable.kernels.places.bounded_places import BoundTile
 from bolt_build.families.portable.kernels.places.few_lines import FewLinesTile
 from bolt_build.families.portable.kernels.places.selected_places import SelectTile
 from bolt_build.families.portable.kernels.places.sorted_places import SortTile
@@ -143,3 +144,42 @@ def test_experts_of_many_tokens_go_through_shared_memory_without_a_lock() -> Non
         "bolt::portable::few_lines<true, 1, 8, std::uint32_t, bolt::portable::f16>(r, "
         "bolt::portable::Lines{.outer = 131072, .extent = 64, .inner = 1}, 8, x, y);"
     )
+
+
+LONG = asked(Places(2, 10), 32, 512, 1000, dtype=DType.I64)
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile", "reason"),
+    [
+        (LONG, BoundTile(128, 8, 32), None),
+        (LONG, BoundTile(128, 7, 32), "128 threads do not hold 7 elements each of 1000"),
+        (LONG, BoundTile(64, 16, 32), "no line has 64 threads"),
+        (LONG, BoundTile(128, 8, 48), "no 48 elements are sorted where 10 are wanted"),
+        (LONG, BoundTile(32, 32, 512), "a warp sorts up to 256 elements, not 512"),
+        (asked(Places(1, 40), 4, 900, dtype=DType.I64), BoundTile(128, 8, 32),
+         "no 32 elements are sorted where 40 are wanted"),
+        (asked(Places(1, 40), 4, 900, dtype=DType.I32), BoundTile(128, 8, 64),
+         "bounded: keys have room for i32 and a place"),
+        (asked(Places(1, 3000), 4, 9000, dtype=DType.F64), BoundTile(512, 18, 2048),
+         "bounded: sorts up to 2048 elements, not 3000"),
+    ],
+)  # fmt: skip
+def test_lines_of_long_numbers_that_have_no_bound_have_a_reason(
+    problem: KernelProblem, tile: BoundTile, reason: str | None
+) -> None:
+    assert FAMILY.refuse(problem, candidate(tile), H100) == reason
+
+
+@pytest.mark.parametrize("problem", [LONG, asked(Places(1, 100), 64, 8400, 3, dtype=DType.I64),
+                                     asked(Places(1, 5), 2, 200000, dtype=DType.F64)])  # fmt: skip
+def test_lines_of_long_numbers_are_bounded_without_a_lock(problem: KernelProblem) -> None:
+    assert str(FAMILY.candidates(problem, H100)[0][0]).startswith("portable algorithm=bounded threads=")
+
+
+def test_lines_that_no_threads_hold_are_read_again() -> None:
+    long = asked(Places(1, 5), 2, 200000, dtype=DType.F64)
+    found = [str(each) for each in FAMILY.candidates(long, H100)[0] if "bounded" in str(each)]
+    assert found == ["portable algorithm=bounded threads=512 room=2048"]
+    call = FAMILY.emit(long, candidate(BoundTile(512, 0, 2048)), H100, AT).call
+    assert call.startswith("bolt::portable::bounded_places<true, 512, 0, 2048, double>(r, ")

@@ -219,21 +219,24 @@ void scatter_elements(const Run& r, const GatherElements& p, int axis, Index ele
       "scatter");
 }
 
-/// Each row of indices names `inner` neighbours that a row of updates goes to; rows follow each other.
+/// Each row of indices names `inner` neighbours that a row of updates goes to; rows of a batch follow each other.
 template <typename Function, typename T, typename I>
 void scatter_nd(const Run& r, const GatherND& p, const void* data, const void* indices, const void* updates, void* output) {
   const I* at = static_cast<const I*>(indices);
   const T* from = static_cast<const T*>(updates);
   T* to = static_cast<T*>(output);
-  check_indices(r, at, p.tuples * p.extents.count, p.extents);
-  copy_all(r, product(p.extents) * p.inner, static_cast<const T*>(data), to);
+  const Index slices = product(p.extents);
+  check_indices(r, at, p.batches * p.tuples * p.extents.count, p.extents);
+  copy_all(r, p.batches * slices * p.inner, static_cast<const T*>(data), to);
   std::uint32_t* const fault = r.fault;
   const std::uint32_t mark = r.mark();
   for_each_item(
-      r, p.inner, p.tuples,
-      [=] BOLT_BODY(Index column) {
-        for (Index row = 0; row < p.tuples; ++row) {
-          T* element_at = to + slice_named(p.extents, at + row * p.extents.count, fault, mark) * p.inner + column;
+      r, p.batches * p.inner, p.tuples,
+      [=] BOLT_BODY(Index line) {
+        const Index batch = line / p.inner, column = line % p.inner;
+        T* const own = to + batch * slices * p.inner + column;
+        for (Index row = batch * p.tuples; row < (batch + 1) * p.tuples; ++row) {
+          T* element_at = own + slice_named(p.extents, at + row * p.extents.count, fault, mark) * p.inner;
           *element_at = element<T>(Function{}(read(element_at), read(from + row * p.inner + column)));
         }
       },

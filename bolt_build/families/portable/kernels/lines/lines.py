@@ -21,6 +21,7 @@ from bolt_build.families.portable.kernels.scatter.scatter_memory_atomics import 
 from bolt_build.families.portable.kernels.scatter.scatter_parts import COLUMNS as COLUMN_PARTS
 from bolt_build.families.portable.kernels.scatter.scatter_parts import RUNS as RUN_PARTS
 from bolt_build.families.portable.kernels.scatter.scatter_rows import FORM as IN_ROWS
+from bolt_build.families.portable.kernels.scatter.scatter_segments import FORM as IN_SEGMENTS
 from bolt_build.families.portable.kernels.scatter.scatter_stages import FORM as IN_STAGES
 from bolt_build.families.portable.kernels.scatter.scatter_warps import COLUMNS as WARP_COLUMNS
 from bolt_build.families.portable.kernels.scatter.scatter_warps import ROWS as WARP_ROWS
@@ -123,7 +124,7 @@ def _emit_scatter_elements(problem: KernelProblem, at: StepExpressions) -> StepC
 def _emit_scatter_nd(problem: KernelProblem, at: StepExpressions) -> StepCode:
     op, (data, indices, _) = problem.op, problem.inputs
     assert isinstance(op, ScatterND)
-    return _scatter(problem, at, "scatter_nd", op.reduction, tuples_text(data, indices, 0))
+    return _scatter(problem, at, "scatter_nd", op.reduction, tuples_text(data, indices, op.batch_dims))
 
 
 def _refuse_interpolate(problem: KernelProblem) -> str | None:
@@ -190,7 +191,7 @@ RULES = (
         gpu_latency=updates_wait,
         layouts=row_major,
         in_place=(0,),
-        forms=(IN_CLAIMS, ATOMIC_SLICES),
+        forms=(IN_CLAIMS, IN_SEGMENTS, ATOMIC_SLICES),
     ),
     Rule(Interpolate, _refuse_interpolate, _emit_interpolate, _slow),
 )

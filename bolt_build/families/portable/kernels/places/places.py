@@ -13,6 +13,7 @@ from bolt_build.families.common.problems import problem_of
 from bolt_build.families.portable.kernels.lines.line_extents import lines_text
 from bolt_build.families.portable.kernels.places import (
     binned_places,
+    bounded_places,
     counted_places,
     drawn_places,
     few_lines,
@@ -123,6 +124,7 @@ _SEVERAL = (
     sifted_places.FORM,
     sifted_places.PARTS,
     drawn_places.FORM,
+    bounded_places.FORM,
     counted_places.FORM,
 )
 RULES = (

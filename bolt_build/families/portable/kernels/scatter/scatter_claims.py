@@ -32,19 +32,25 @@ class ClaimTile(NumberTile):
     lanes: int
 
 
-def _slice_of(problem: KernelProblem) -> int:
+def _named(problem: KernelProblem) -> int:
+    """Axes of the data of which a slice has one place."""
+    assert isinstance(problem.op, ScatterND)
+    return problem.op.batch_dims + problem.inputs[1].shape[-1]
+
+
+def slice_of(problem: KernelProblem) -> int:
     """Elements of a slice."""
-    return prod(problem.inputs[0].shape[problem.inputs[1].shape[-1] :])
+    return prod(problem.inputs[0].shape[_named(problem) :])
 
 
-def _counts(problem: KernelProblem) -> tuple[int, int]:
+def counts(problem: KernelProblem) -> tuple[int, int]:
     """Slices, and updates of them."""
     data, indices = problem.inputs[:2]
-    return prod(data.shape[: indices.shape[-1]]), prod(indices.shape[:-1])
+    return prod(data.shape[: _named(problem)]), prod(indices.shape[:-1])
 
 
 def _scratch(problem: KernelProblem) -> int:
-    op, (slices, updates) = problem.op, _counts(problem)
+    op, (slices, updates) = problem.op, counts(problem)
     assert isinstance(op, ScatterND)
     return CLAIM * (slices + (0 if op.reduction == "none" else updates))
 
@@ -56,12 +62,12 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[ClaimTile]:
-    size, inner = problem.outputs[0].format.dtype.nbytes, _slice_of(problem)
+    size, inner = problem.outputs[0].format.dtype.nbytes, slice_of(problem)
     yield from (ClaimTile(lanes) for lanes in (16, 8, 4, 2, 1) if lanes * size <= _ACCESS and inner % lanes == 0)
 
 
 def _refuse_tile(problem: KernelProblem, tile: ClaimTile, gpu: Gpu) -> str | None:
-    size, inner = problem.outputs[0].format.dtype.nbytes, _slice_of(problem)
+    size, inner = problem.outputs[0].format.dtype.nbytes, slice_of(problem)
     if tile.lanes not in (1, 2, 4, 8, 16) or tile.lanes * size > _ACCESS:
         return Reason("words of {} elements are no accesses of {} bytes at most", tile.lanes, _ACCESS)
     if inner % tile.lanes:
@@ -86,7 +92,7 @@ def _seconds(problem: KernelProblem, tile: ClaimTile, target: Target) -> float:
     memory = moved(problem.nbytes + 2 * _scratch(problem), target) / _REACHED
     issued = made.type.elements / tile.lanes * _INSTRUCTIONS / (target.rate("fp32") / 2) / _ISSUED
     both = max(memory, issued) + _HIDDEN * min(memory, issued)
-    op, (slices, updates) = problem.op, _counts(problem)
+    op, (slices, updates) = problem.op, counts(problem)
     assert isinstance(op, ScatterND)
     if op.reduction != "none":
         each = updates / slices
@@ -100,7 +106,7 @@ def _emit(problem: KernelProblem, tile: ClaimTile, at: StepExpressions) -> StepC
     types = f"{UPDATES[op.reduction]}, {tile.lanes}, {ctype(data.format.dtype)}, {ctype(indices.format.dtype)}"
     at, member = with_scratch(problem, _scratch(problem), at)
     pointers = ", ".join((*at.inputs, *at.outputs))
-    call = f"bolt::portable::scatter_claims<{types}>(r, {tuples_text(data, indices, 0)}, {pointers});"
+    call = f"bolt::portable::scatter_claims<{types}>(r, {tuples_text(data, indices, op.batch_dims)}, {pointers});"
     header = ("bolt_portable/cuda/scatter/scatter_claims.h",)
     return StepCode(header, *member, call)
 

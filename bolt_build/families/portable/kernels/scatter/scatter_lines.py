@@ -15,7 +15,7 @@ from bolt_build.families.portable.kernels.elementwise.tile_threads import THREAD
 from bolt_build.families.portable.number_tile import NumberTile
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
-from bolt_build.graph.ops.moves.scatter import ScatterElements
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 from bolt_build.targets import Gpu, Target
 
 UPDATES = {
@@ -55,9 +55,9 @@ class LineTile(NumberTile):
 
 def updates_wait(problem: KernelProblem) -> float:
     """Seconds of the plain kernel in which updates of a line wait for each other."""
-    op = problem.op
-    shape = problem.inputs[1].shape
-    return _UPDATE * (shape[op.axis] if isinstance(op, ScatterElements) else prod(shape[:-1]))
+    op, shape = problem.op, problem.inputs[1].shape
+    assert isinstance(op, (ScatterElements, ScatterND))
+    return _UPDATE * (shape[op.axis] if isinstance(op, ScatterElements) else prod(shape[op.batch_dims : -1]))
 
 
 def lines_of(problem: KernelProblem) -> tuple[int, int, int]:

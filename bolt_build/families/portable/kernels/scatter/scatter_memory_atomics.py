@@ -88,7 +88,7 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
     if (most := max(problem.inputs[0].type.elements, _joined(problem))) > _MOST:
         return Reason("{} elements are more than the {} that it counts", most, _MOST)
     indices = problem.inputs[1].shape
-    many = indices[op.axis] if isinstance(op, ScatterElements) else prod(indices[:-1])
+    many = indices[op.axis] if isinstance(op, ScatterElements) else prod(indices[op.batch_dims : -1])
     if _adds_halves(problem) and many > _SUMMED:
         return Reason("{} updates of an element are more than the {} that it has room for", many, _SUMMED)
     return None
@@ -131,10 +131,11 @@ def _emit_elements(problem: KernelProblem, tile: AtomicTile, at: StepExpressions
 
 
 def _emit_slices(problem: KernelProblem, tile: AtomicTile, at: StepExpressions) -> StepCode:
-    data, indices, _ = problem.inputs
+    op, (data, indices, _) = problem.op, problem.inputs
+    assert isinstance(op, ScatterND)
     types = f"{_functions(problem)}, {ctype(indices.format.dtype)}"
     at, member = with_scratch(problem, _scratch(problem), at)
-    given = f"{tuples_text(data, indices, 0)}, {', '.join((*at.inputs, *at.outputs))}"
+    given = f"{tuples_text(data, indices, op.batch_dims)}, {', '.join((*at.inputs, *at.outputs))}"
     return StepCode(_HEADER, *member, f"bolt::portable::scatter_atomic_slices<{types}>(r, {given});")
 
 

@@ -68,8 +68,10 @@ struct ClaimedWord {
         done = next;
       }
     } else {
-      for (std::uint32_t row = 0; row < p.tuples; ++row)
-        if (slice_named(p.extents, at + Index{row} * p.extents.count, nullptr, 0) == slice) join(values, row, word);
+      const Index slices = product(p.extents), batch = p.batches == 1 ? 0 : slice / static_cast<std::uint32_t>(slices);
+      const auto first = static_cast<std::uint32_t>(batch * p.tuples), end = first + static_cast<std::uint32_t>(p.tuples);
+      for (std::uint32_t row = first; row < end; ++row)
+        if (slice_of_row(p, slices, at, row, nullptr, 0) == slice) join(values, row, word);
     }
 #pragma unroll
     for (int i = 0; i < lanes; ++i) found.at[i] = element<T>(values[i]);
@@ -92,18 +94,18 @@ void scatter_claims(const Run& r, const GatherND& p, const void* data, const voi
       return scatter_claims<Function, 1, T, I>(r, p, data, indices, updates, output);
   }
   using Claimed = ClaimedWord<Function, lanes, T, I>;
-  const Index slices = product(p.extents);
+  const Index of_batch = product(p.extents), slices = p.batches * of_batch;
   auto* const of = static_cast<std::uint32_t*>(r.scratch());
   const Claims claims{of, Claimed::last_counts ? nullptr : of + slices};
   const I* const at = static_cast<const I*>(indices);
-  const std::uint32_t tuples = counted(p.tuples, "scatter");
+  const std::uint32_t tuples = counted(p.batches * p.tuples, "scatter");
   std::uint32_t* const fault = r.fault;
   const std::uint32_t mark = r.mark();
   launch_each(r, slices, [=] __device__(std::uint32_t slice) { claims.of[slice] = 0; }, "scatter");
   launch_each(
       r, tuples,
       [=] __device__(std::uint32_t row) {
-        const Index slice = slice_named(p.extents, at + Index{row} * p.extents.count, fault, mark);
+        const Index slice = slice_of_row(p, of_batch, at, row, fault, mark);
         claims.claim<Claimed::last_counts>(slice, row);
       },
       "scatter");
@@ -123,7 +125,7 @@ void scatter_claims(const Run& r, const GatherND& p, const void* data, const voi
       r, Index{tuples} * words.by,
       [=] __device__(std::uint32_t item) {
         const std::uint32_t row = words.quotient(item);
-        const auto slice = static_cast<std::uint32_t>(slice_named(p.extents, at + Index{row} * p.extents.count, nullptr, 0));
+        const auto slice = static_cast<std::uint32_t>(slice_of_row(p, of_batch, at, row, nullptr, 0));
         if (claims.of[slice] == row + 1) claimed(slice, row + 1, item - row * words.by);
       },
       "scatter");

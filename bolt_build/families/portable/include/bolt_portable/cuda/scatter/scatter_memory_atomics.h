@@ -31,17 +31,17 @@ struct NamedElements {
 /// Where the updates of slices go, each of which a row of indices names.
 template <typename I>
 struct NamedSlices {
+  GatherND p;
   Divisor inner;
-  Extents extents;
+  Index slices;  ///< of a batch
   const I* at;
   std::uint32_t* fault;
   std::uint32_t mark;
 
   NamedSlices(const Run& r, const GatherND& p, const void* indices)
-      : inner(p.inner), extents(p.extents), at(static_cast<const I*>(indices)), fault(r.fault), mark(r.mark()) {}
+      : p(p), inner(p.inner), slices(product(p.extents)), at(static_cast<const I*>(indices)), fault(r.fault), mark(r.mark()) {}
   __device__ std::uint32_t ask(std::uint32_t update) const {
-    const std::uint32_t row = inner.quotient(update);
-    return static_cast<std::uint32_t>(slice_named(extents, at + Index{row} * extents.count, fault, mark));
+    return static_cast<std::uint32_t>(slice_of_row(p, slices, at, inner.quotient(update), fault, mark));
   }
   __device__ std::uint32_t where(std::uint32_t update, std::uint32_t slice) const {
     return slice * inner.by + (update - inner.quotient(update) * inner.by);
@@ -150,8 +150,8 @@ void scatter_atomic_elements(const Run& r, const ScatterLines& p, const void* da
 template <typename Updates, typename I>
 void scatter_atomic_slices(const Run& r, const GatherND& p, const void* data, const void* indices, const void* updates,
                            void* output) {
-  scatter_in_memory<Updates>(r, NamedSlices<I>(r, p, indices), product(p.extents) * p.inner, p.tuples * p.inner, data, updates,
-                             output);
+  scatter_in_memory<Updates>(r, NamedSlices<I>(r, p, indices), p.batches * product(p.extents) * p.inner,
+                             p.batches * p.tuples * p.inner, data, updates, output);
 }
 
 }  // namespace bolt::portable
