@@ -109,6 +109,7 @@ from bolt_build.planner.passes.rows.spread_columns import SPREAD_COLUMNS
 from bolt_build.planner.passes.rows.turned_rows import TURN_ROWS
 from bolt_build.planner.passes.rows.unsorted_rows import UNSORTED_ROWS
 from bolt_build.planner.passes.rows.wide_heads import WIDE_HEADS
+from bolt_build.planner.passes.tidy.asked_booleans import ASK_BOOLEANS
 from bolt_build.planner.passes.tidy.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.tidy.copies import REMOVE_COPIES
 from bolt_build.planner.passes.tidy.dead import REMOVE_DEAD
@@ -152,6 +153,7 @@ PIPELINE: tuple[Pass, ...] = (
     UNSORTED_ROWS,  # experts are products with chosen matrices now
     NARROW_PLACES,  # gathers that take elements at places are no slices yet
     REPEATED_INDICES,  # elements at places stay with their TopK
+    ASK_BOOLEANS,
     GATHER_WINDOWS,  # cuts are one slice each
     GATHER_PIECES,  # likewise
     SUM_SELECTIONS,  # likewise, they are one gather each

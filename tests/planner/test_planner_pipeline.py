@@ -57,6 +57,7 @@ def test_the_order_is_this() -> None:
         "unsorted-rows",
         "narrow-places",
         "repeated-indices",
+        "ask-booleans",
         "gather-windows",
         "gather-pieces",
         "sum-selections",

@@ -200,7 +200,7 @@ def counted(g: Growing) -> str:
     second = g.add(Compare("less"), g.choose(*fits), g.choose(x, g.scalar(0.5)))
     both = g.add(Logic(g.choose("and", "or", "xor")), first, second)
     both = g.add(Ask("not"), both) if g.chance() else both
-    match g.choose("cast", "sum", "where", "count"):
+    match g.choose("cast", "sum", "where", "count", "any"):
         case "cast":
             return paired(g, "mul", x, g.add(Cast(DType.F32), both))
         case "where":
@@ -208,6 +208,12 @@ def counted(g: Growing) -> str:
         case "sum" if g.rank(x):
             whole = g.add(Cast(DType.I64), both)
             return g.add(Cast(DType.F32), g.add(CumSum(g.which(g.rank(x))), whole))
+        case "any" if g.rank(x):
+            whole, mode = g.add(Cast(DType.I64), both), g.choose("max", "min", "sum")
+            found = g.add(Reduce(mode, (g.which(g.rank(x)),), True), whole)
+            zero = g.constant(np.asarray(0, np.int64))
+            asked = g.add(Compare(g.choose("greater", "equal")), found, zero) if mode == "sum" else found
+            return paired(g, "mul", x, g.add(Cast(DType.F32), g.add(Cast(DType.BOOL), asked)))
     if not g.rank(x):
         raise Dropped
     whole = g.add(Cast(DType.I32), both)
