@@ -53,7 +53,8 @@ void write_file(const std::string& path, const std::vector<unsigned char>& data)
   if (!good || std::rename(temporary.c_str(), path.c_str()) != 0) {
     const int why = errno;
     std::remove(temporary.c_str());
-    throw Problem(why == ENOSPC || why == EDQUOT || why == EFBIG ? kFull : kInvalid, "cannot write '" + path + "': " + std::strerror(why));
+    throw Problem(why == ENOSPC || why == EDQUOT || why == EFBIG ? kFull : kInvalid,
+                  "cannot write '" + path + "': " + std::strerror(why));
   }
 }
 

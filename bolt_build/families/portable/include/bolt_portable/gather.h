@@ -42,7 +42,8 @@ BOLT_HD inline Index product(const Extents& extents) {
 
 /// The slice that the row with this number names, counted from the beginning of the data. `slices`: those of a batch.
 template <typename I>
-BOLT_HD inline Index slice_of_row(const GatherND& p, Index slices, const I* at, Index row, std::uint32_t* fault, std::uint32_t mark) {
+BOLT_HD inline Index slice_of_row(const GatherND& p, Index slices, const I* at, Index row, std::uint32_t* fault,
+                                  std::uint32_t mark) {
   const Index named = slice_named(p.extents, at + row * p.extents.count, fault, mark);
   // Of one batch no thread divides.
   return p.batches == 1 ? named : static_cast<Position>(row) / static_cast<Position>(p.tuples) * slices + named;

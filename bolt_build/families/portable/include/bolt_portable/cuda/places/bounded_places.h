@@ -60,7 +60,8 @@ struct BoundedPlaces {
       }
     };
     if (thread == 0) own.taken = 0;
-    // Elements that are taken: all whose bits from `shift` on are at most `begin`; the last `wanted` of these where they are too many.
+    // Elements that are taken: all whose bits from `shift` on are at most `begin`; the last `wanted` of these where there are too
+    // many.
     int shift = 64;
     Number begin = 0;
     std::uint32_t wanted = count;
