@@ -69,6 +69,7 @@ from bolt_build.planner.passes.recognise.attention import RECOGNISE_ATTENTION
 from bolt_build.planner.passes.recognise.batch_parts import BATCH_PARTS
 from bolt_build.planner.passes.recognise.channel_attention import ATTEND_CHANNELS
 from bolt_build.planner.passes.recognise.group_norms import RECOGNISE_GROUP_NORMS
+from bolt_build.planner.passes.recognise.log_sums import RECOGNISE_LOG_SUMS
 from bolt_build.planner.passes.recognise.norms import RECOGNISE_NORMS
 from bolt_build.planner.passes.recognise.response_norms import RECOGNISE_RESPONSE_NORMS
 from bolt_build.planner.passes.recognise.rotary import RECOGNISE_ROTARY
@@ -173,6 +174,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_ROTARY,
     PART_NEIGHBOURS,  # what is turned as neighbours stays so
     RECOGNISE_ROTARY,  # halves of what it parted
+    RECOGNISE_LOG_SUMS,
     RECOGNISE_SOFTMAXES,
     PART_SHARES,  # softmaxes are recognised
     BATCH_PARTS,  # attention sees one batch

@@ -77,6 +77,7 @@ def test_the_order_is_this() -> None:
         "recognise-rotary",
         "part-neighbours",
         "recognise-rotary",
+        "recognise-log-sums",
         "recognise-softmaxes",
         "part-shares",
         "batch-parts",
