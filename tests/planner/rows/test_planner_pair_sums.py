@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from planner_checks import graph, run, said
+from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.ops.elementwise.pair_sum import PairSum
@@ -141,3 +142,12 @@ def test_more_terms_than_one_kernel_adds_up_are_added_behind_it() -> None:
         ("a", "computes 8 columns of 24", "no index picks the others"),
         ("s2", "added up", "4 terms of every pair, 1 of them picked by indices"),
     ]
+
+
+def test_a_gather_by_indices_of_the_run_stays() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,8,3,4], %i: i64[]) -> (%y) {
+          %r = reshape(%x) shape=[1,1,8,3,4] // "r"
+          %y = gather(%r, %i) axis=1 // "y"
+        }""")
+    assert ADD_PAIRS.run(before, POLICY).graph == before

@@ -222,6 +222,8 @@ def _repeated(editor: GraphEditor, name: str) -> Array | None:
 def _shifted(editor: GraphEditor, node: Node, term: _Term) -> _Sum | None:
     """What pads, cuts and reshapes leave of each row, where that is a part of the row of the same place: relative
     positions are shifted so."""
+    if not _moves(editor, node):
+        return None
     nodes, value = [node], node.inputs[0]
     while (front := editor.producer(value)) is not None and editor.not_private(value) is None and _moves(editor, front):
         nodes.append(front)
