@@ -104,3 +104,13 @@ def test_pairs_that_a_transpose_parts_are_parted_in_the_weight() -> None:
 )
 def test_columns_that_others_read_stay(before: Graph) -> None:
     assert run(PART_NEIGHBOURS, before).graph is before
+
+
+def test_a_product_that_is_one_number_has_no_columns() -> None:
+    before = graph("""
+        graph g batch=1 (%x: f32[1,8]) -> (%y) {
+          const %w: f32[8,1]
+          %m = matmul(%x, %w) // "m"
+          %y = reshape(%m) shape=[] // "y"
+        }""")
+    assert run(PART_NEIGHBOURS, before).graph == before

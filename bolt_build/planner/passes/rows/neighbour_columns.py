@@ -59,8 +59,8 @@ def _run(graph: Graph) -> PassResult:
 
 def _depths(editor: GraphEditor, value: str, columns: int) -> list[int]:
     """Columns of a head, as reshapes behind the product have them."""
-    reshapes = [each for each in editor.readers(value) if isinstance(each.op, Reshape)]
-    found = {editor.type(each.outputs[0]).shape[-1] for each in reshapes} | {columns}
+    shapes = [editor.type(each.outputs[0]).shape for each in editor.readers(value) if isinstance(each.op, Reshape)]
+    found = {shape[-1] for shape in shapes if shape} | {columns}
     return sorted(depth for depth in found if depth and columns % depth == 0)
 
 
@@ -78,11 +78,11 @@ def _readers(
         match reader.op:
             case Transpose(perm) if perm[-1] == last and not reader.epilogue:
                 yield from _readers(editor, met, reader.outputs[0], begin, count, depth, cut=cut)
-            case Reshape() if not reader.epilogue and shape[-1] == count:
+            case Reshape() if not reader.epilogue and shape[-1:] == (count,):
                 yield from _readers(editor, met, reader.outputs[0], begin, count, depth, cut=cut)
             case Reshape() if cut and (parting := _parting(editor, reader, count)) is not None:
                 yield _Taken(parting, begin, count, 1, parts=True)
-            case Reshape() if not reader.epilogue and not cut and shape[-1] == depth:
+            case Reshape() if not reader.epilogue and not cut and shape[-1:] == (depth,):
                 yield from _readers(editor, met, reader.outputs[0], 0, depth, depth, cut=True)
             case Slice(first, many, step) if not reader.epilogue and cut and step[last] == 1:
                 yield from _readers(editor, met, reader.outputs[0], begin + first[last], many[last], depth, cut=True)
