@@ -107,9 +107,10 @@ def _origins(way: _Way, extent: int, made: int, scale: float, roi: tuple[float, 
             return offset + (at + half) / factor - half
         case "tf_crop_and_resize":
             start, end = np.float32(roi[0]), np.float32(roi[1])
-            if width == 1:
+            if made == 1:
                 return at + half * (start + end) * (size - one)
-            return start * (size - one) + at * (end - start) * (size - one) / (width - one)
+            # As many steps as results, whatever the scale makes of the extent: as TensorFlow and onnxruntime count.
+            return start * (size - one) + at * (end - start) * (size - one) / np.float32(made - 1)
     return (at + half) / factor - half
 
 

@@ -86,6 +86,19 @@ def test_aligned_corners_lie_at_the_last_result_whatever_the_factor(
         same_as_onnxruntime(tmp_path_factory, proto, x)
 
 
+@pytest.mark.parametrize("factor", [0.4, 0.6, 1.0, 1.3, 2.3])
+def test_crops_have_as_many_steps_as_results_whatever_the_factor(
+    tmp_path_factory: pytest.TempPathFactory, factor: float
+) -> None:
+    """A factor rarely makes a whole number of what is cropped."""
+    x = np.random.RandomState(0).normal(size=(1, 1, 4, 5)).astype(np.float32)
+    asked = np.asarray([1, 1, 2.0, factor], np.float32)
+    proto = resize(x.shape, "scales", asked, coordinate_transformation_mode="tf_crop_and_resize", mode="linear")
+    proto.graph.node[0].input[1] = "roi"
+    proto.graph.initializer.append(numpy_helper.from_array(np.asarray([0, 0, 0.1, 0, 1, 1, 0.9, 1], np.float32), "roi"))
+    same_as_onnxruntime(tmp_path_factory, proto, x)
+
+
 @pytest.mark.parametrize("way", ["asymmetric", "half_pixel"])
 def test_the_nearest_place_is_found_in_single_precision(tmp_path_factory: pytest.TempPathFactory, way: str) -> None:
     """Result 3 of a factor of 0.6 lies at 5, and in double precision right before it; 0.7 makes 7 of 10 elements."""
