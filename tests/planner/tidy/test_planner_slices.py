@@ -21,6 +21,15 @@ MERGED = {
         '%y = slice(%x) begin=[1,3] count=[2,2] step=[2,-2] @y  // "a", "y"',
         [("y", "merged", "a slice of the slice 'a'")],
     ),
+    "a part without elements": (
+        """
+          %a = slice(%x) begin=[0,0] count=[0,6] step=[1,1] // "a"
+          %b = relu(%x) // "b"
+          %y = concat(%a, %b, %x) axis=0 // "y"
+        """,
+        '%b = relu(%x)  // "b"\n%y = concat(%b, %x) axis=0 @y  // "a", "y"',
+        [("y", "merged", "without 1 part of no elements")],
+    ),
     "a slice of one part of a concatenation": (
         """
           %a = relu(%x) // "a"

@@ -1,5 +1,5 @@
 """Copies of copies, forwards and backwards: slices of slices and of concatenations, concatenations of slices that
-belong together and of concatenations."""
+belong together and of concatenations. Parts without elements, as a cache of no words has them, are none."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bolt_build.graph.ir import Graph, Node, Op
 from bolt_build.graph.ops.moves.shape import Concat, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
+from bolt_build.wording import many
 
 
 def _run(graph: Graph) -> PassResult:
@@ -75,6 +76,15 @@ def _slice_of_parts(
 
 def _concat(editor: GraphEditor, journal: Journal, node: Node, op: Concat) -> Node | None:
     """The concatenation with one thing in front of it merged, to be looked at again; None where there is none."""
+    parts = tuple(name for name in node.inputs if editor.type(name).elements)
+    if 0 < len(parts) < len(node.inputs):
+        shorter = replace(node, inputs=parts)
+        editor.replace(node, shorter)
+        removed = editor.prune(name for name in node.inputs if name not in parts)
+        found = replace(shorter, covers=joined(*(each.covers for each in removed), node.covers))
+        editor.replace(shorter, found)
+        journal.did(node.name, "merged", f"without {many(len(node.inputs) - len(parts), 'part')} of no elements")
+        return found
     for index, name in enumerate(node.inputs):
         before = editor.producer(name)
         if before is None or before.epilogue:
