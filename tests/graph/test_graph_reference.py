@@ -268,6 +268,14 @@ def test_split_at_every_form(opset: int) -> None:
     assert_agrees(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), {"i0": x})
 
 
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_sums_of_what_stands_before_an_element_lose_nothing_beside_it(reverse: int) -> None:
+    """A number that is far larger, or infinite, is part of the sums behind it alone."""
+    x = np.asarray([[1.0, 2e30, 3.0, 4.0], [5.0, np.inf, 6.0, -np.inf]], np.float32)
+    model = one_node("CumSum", [x, np.asarray(1)], {"exclusive": 1, "reverse": reverse}, 14)
+    assert_agrees(model, {"i0": x})
+
+
 def test_window_larger_than_its_input_is_refused() -> None:
     x = normal(0, 1, 1, 4, 4)
     model = one_node("MaxPool", [x], {"kernel_shape": [5, 5]}, 12)

@@ -40,9 +40,12 @@ class CumSum(Op):
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         x = widened(inputs[0])
         turned = np.flip(x, self.axis) if self.reverse else x
-        sums = np.cumsum(turned, self.axis, dtype=x.dtype)
+        with np.errstate(invalid="ignore"):  # infinity less infinity is no number
+            sums = np.cumsum(turned, self.axis, dtype=x.dtype)
         if self.exclusive:
-            sums = sums - turned
+            # Less each element, numbers beside far larger or infinite ones would be lost.
+            sums = np.roll(sums, 1, self.axis)
+            np.moveaxis(sums, self.axis, 0)[:1] = 0
         return (narrowed(np.flip(sums, self.axis) if self.reverse else sums, inputs[0].dtype),)
 
     def tails(self, node: Node, at: Padded) -> Tails:
