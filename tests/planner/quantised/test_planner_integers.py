@@ -41,6 +41,8 @@ CONSTANTS = """
   const %m: i8[8,6]
   const %ms: f32[6] positive
   const %h: f32[] {3}
+  const %o: f32[] {0}
+  const %below: f32[] {-0.5}
 """
 
 
@@ -199,6 +201,13 @@ def test_parts_of_a_concatenation_are_rounded_one_by_one() -> None:
         f'%\'v.integers = quantised-map(%k, %t, %z, %s, %z) {RESCALED} @y.1  // "v", "y"',
         '%y = concat(%q, %\'v.integers) axis=1  // "c"',
     ]
+
+
+@pytest.mark.parametrize("scale", ["below", "o"])
+def test_scales_that_are_not_positive_turn_no_order_around(scale: str) -> None:
+    lines = f"%x = dequantize(%q, %{scale}, %z) to=f32\n%p = pool(%x) mode=max kernel=[3,3]\n"
+    before = net("%q: u8[2,4,3,3]", lines + f"%y = quantize(%p, %{scale}, %z) to=u8")
+    assert run(MOVE_INTEGERS, before).graph == before
 
 
 def test_integers_are_taken_and_repeated_as_numbers_are_and_not_made_of_more_than_is_read() -> None:

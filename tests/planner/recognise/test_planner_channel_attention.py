@@ -98,7 +98,11 @@ def test_others_stay_with_the_reason(before: Graph, reason: str) -> None:
 
 @pytest.mark.parametrize(
     "before",
-    [channels(PLAIN, ATTENTION.replace("causal=false", "causal=true")), channels(PLAIN.replace("[0,0,10]", "[0,0,0]"))],
+    [
+        channels(PLAIN, ATTENTION.replace("causal=false", "causal=true")),
+        channels(PLAIN.replace("[0,0,10]", "[0,0,0]")),
+        channels(NORMED.replace("%k = slice(%h)", "%m = relu(%h)\n    %k = slice(%m)")),
+    ],
 )
 def test_other_attention_is_none_over_channels(before: Graph) -> None:
     assert said(run(ATTEND_CHANNELS, before)) == []

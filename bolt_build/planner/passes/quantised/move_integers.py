@@ -58,13 +58,17 @@ def takes_largest(node: Node) -> bool:
 
 
 def _whole(editor: GraphEditor, node: Node | None, op: type[Dequantize | Quantize]) -> bool:
-    """Whether the node is an `op` of integers of 8 bits with one scale and one zero point for all."""
+    """Whether the node is an `op` of integers of 8 bits with one scale and one zero point for all. A scale below 0 turns
+    the order of numbers around, and one of 0 is none of their inverse."""
     if (
         node is None
         or not isinstance(node.op, op)
         or node.epilogue
         or any(editor.type(n).rank for n in node.inputs[1:])
     ):
+        return False
+    scale = editor.constant(node.inputs[1])
+    if scale is not None and not float(scale) > 0:
         return False
     return editor.type((node.inputs if op is Dequantize else node.outputs)[0]).dtype in FACTORS
 

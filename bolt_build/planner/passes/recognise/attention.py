@@ -80,7 +80,7 @@ def _run(graph: Graph) -> PassResult:
 def _in_graph(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(RECOGNISE_ATTENTION.name)
     for node in editor.nodes():
-        if isinstance(node.op, Attention) and not node.op.packed:
+        if isinstance(node.op, Attention) and not node.op.packed and not node.epilogue:
             _followed(editor, journal, node, node.op)
         if not isinstance(node.op, Softmax) or node.epilogue or editor.node(node.name) is None:
             continue

@@ -76,7 +76,8 @@ def _found(editor: GraphEditor, node: Node, op: Attention) -> _Found | str | Non
     queries, keys, values = (_view(editor, name) for name in node.inputs)
     heads = None if queries is None else editor.producer(queries.source)
     if heads is not None and isinstance(heads.op, HeadRows):
-        both, runs = _view(editor, heads.inputs[0]), [_told(view, of) for view in (queries, keys)]
+        (normed,) = heads.outputs
+        both, runs = _view(editor, heads.inputs[0]), [_told(view, normed, of) for view in (queries, keys)]
         given = both.source if both is not None and runs == [0, 1] else None
         lies = given is not None and both == _channels(given, replace(of, heads=2 * of.heads), 0)
     else:
@@ -142,13 +143,11 @@ def _run_of_heads(view: View, op: Slice) -> View | None:
     return View(view.source, tuple(at), (*front, (replace(first, extent=count // inner), *last[1:])))
 
 
-def _told(view: View | None, of: _Extents) -> int | None:
+def _told(view: View | None, normed: str, of: _Extents) -> int | None:
     """Which of the runs of columns of normalised heads the view is, None where it is none."""
-    if view is None or not view.source:
-        return None
     width = of.heads * of.rows
     axes = tuple(_axis(Digit(extent, axis, 1)) for axis, extent in enumerate((of.images, of.depth, width)))
-    return next((run for run in (0, 1) if view == View(view.source, (0, 0, run * width), axes)), None)
+    return next((run for run in (0, 1) if view == View(normed, (0, 0, run * width), axes)), None)
 
 
 def _channels(given: str, of: _Extents, third: int) -> View:
