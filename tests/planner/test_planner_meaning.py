@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 
 import kept_meaning
+import numpy as np
 import pytest
 from drawn_attention import ATTENTION
 from drawn_graphs import Growing, Layer, drawn
@@ -32,10 +33,13 @@ from drawn_sequences import SEQUENCES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept_meaning import CLOSE, Changed, keeps_its_meaning, small_thresholds
+from mutations import mutated
 from planner_checks import graph, random_inputs
 
-from bolt_build.graph.ir import Graph
+from bolt_build.graph.arrays import numpy_dtype
+from bolt_build.graph.ir import Array, Graph, ShapeError
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.reference import evaluate
 from bolt_build.planner import pipeline
 from bolt_build.planner.passes.base import Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor
@@ -99,6 +103,62 @@ def test_every_pass_has_something_to_do_and_keeps_what_many_graphs_mean() -> Non
     for layers in (LAYERS, PRODUCTS, NETWORKS, HEADS, ATTENTION, IMAGES, SEQUENCES):
         acted += checked_all(range(900), layers)
     assert {each.name for each in pipeline.PIPELINE} - set(acted) == {"scale-sums"}
+
+
+def near_misses(seeds: Iterable[int], layers: Sequence[Layer], most: int = 6) -> int:
+    """How many graphs with one to three things changed were tried: those whose numbers are moderate."""
+    tried = 0
+    for seed in seeds:
+        random = Random(seed)
+        made = drawn(random.randrange, layers, most).finish()
+        for _ in range(random.choice((1, 2, 3))):
+            made = made and (mutated(made, random) or made)
+        if made is None:
+            continue
+        fed = drawn_inputs(made, seed)
+        with np.errstate(all="ignore"):
+            if not is_moderate(made, fed):
+                continue
+            try:
+                with small_thresholds():
+                    keeps_its_meaning(made, fed, NEAR)
+            except Changed as changed:
+                raise AssertionError(f"seed {seed}: {changed}") from changed
+        tried += 1
+    return tried
+
+
+NEAR = 1e-3
+"""Changed graphs divide by what may be little."""
+
+
+def is_moderate(of: Graph, fed: dict[str, Array]) -> bool:
+    """Whether the graph has values, and none is large or no number."""
+    try:
+        known = evaluate(of, fed).values()
+    except ShapeError:  # an index that lies outside now
+        return False
+    return all(bool((np.abs(array.astype(np.float64)) < 1e4).all()) for array in known if array.dtype.kind == "f")
+
+
+def drawn_inputs(of: Graph, seed: int) -> dict[str, Array]:
+    """Integers are 0 or 1, which stand for places in every tensor."""
+    random = np.random.default_rng(seed)
+    drawn = {name: (of.type(name).shape, numpy_dtype(of.type(name).dtype)) for name in of.inputs}
+    return {
+        name: (random.normal(size=shape) if dtype.kind == "f" else random.integers(0, 2, shape)).astype(dtype)
+        for name, (shape, dtype) in drawn.items()
+    }
+
+
+def test_what_is_nearly_looked_for_keeps_its_meaning() -> None:
+    assert near_misses(range(60), MORE) > 20
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("layers", [LAYERS, PRODUCTS, NETWORKS, HEADS, ATTENTION, IMAGES, SEQUENCES], ids=range(7))
+def test_so_do_many_graphs(layers: Sequence[Layer]) -> None:
+    assert near_misses(range(1000, 2500), layers) > 400
 
 
 def test_what_is_drawn_is_the_same_for_the_same_draws() -> None:

@@ -58,8 +58,8 @@ def takes_largest(node: Node) -> bool:
 
 
 def _whole(editor: GraphEditor, node: Node | None, op: type[Dequantize | Quantize]) -> bool:
-    """Whether the node is an `op` of integers of 8 bits with one scale and one zero point for all. A scale below 0 turns
-    the order of numbers around, and one of 0 is none of their inverse."""
+    """Whether the node is an `op` of integers of 8 bits with one scale and one zero point for all. A scale below 0
+    turns the order of numbers around, and one of 0 is none of their inverse."""
     if (
         node is None
         or not isinstance(node.op, op)
