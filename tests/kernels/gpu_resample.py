@@ -167,6 +167,7 @@ JOINED: tuple[tuple[Layer, Layout, tuple[tuple[int, int, int, int, int, int, int
         resampled("odd-pixels", (2, 13, 5, 6), (2, 10, 2), (3, 13, 2), even=True), LAST,
         ((1, 5, 1, 1, 169, 1, 256, 1), (1, 5, 1, 1, 40, 1, 128, 1)),
     ),
+    (resampled("one-channel", (2, 1, 22, 6), (2, 31, 3), (3, 14, 3), even=True), LAST, ((1, 31, 1, 1, 14, 2, 128, 1),)),
     (
         resampled("smaller-in-fp32", (1, 3, 20, 22), (2, 9, 3), (3, 12, 4), precision=DType.F32, even=True), ROW,
         ((1, 3, 1, 2, 6, 1, 128, 1),),
@@ -200,7 +201,8 @@ def staged_resample_trials() -> list[Trial]:
         plain = next(each for each in offered if each.step.problem.outputs[0].format.layout is layout)
         cut = (kind(*tile) for tile in tiles)
         found += [replace(plain, candidate=candidate_of("portable", algorithm, tile)) for tile in cut]
-    apart = [each for each in found if each.label.startswith(("resample-nearest-channels-", "resample-few-channels-"))]
+    names = ("resample-nearest-channels-", "resample-few-channels-", "resample-one-channel-")
+    apart = [each for each in found if each.label.startswith(names)]
     return found + [replace(each, pitch=18, between=8) for each in apart] + _wider_trials()
 
 

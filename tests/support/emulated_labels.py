@@ -94,6 +94,7 @@ LABELS = (
     "resample-linear-portable-slidingx8x1x1x5-f16/channels_last-f16/channels_last-rows40-between8",
     "resample-cubic-planes-portable-stagedx2x1x2x8-f16/row-f16/row",
     "resample-few-channels-portable-stagedx2x1x4x4-f16/channels_last-f16/channels_last-rows18-between8",
+    "resample-one-channel-portable-joinedx1x31x1x1x14x2x128x1-f16/channels_last-f16/channels_last-rows18-between8",
     "resample-cubic-planes-portable-streamedx4x1x2x4x8x2-f16/row-f16/row",
     "resample-cubic-planes-portable-tensor_coresx1x2x4x2x5-f16/row-f16/row",
     "slide-planes-average-portable-stagedx2x1x3x6-f16/row-f16/row",

@@ -108,8 +108,8 @@ struct JoinedResampling {
 };
 
 /// Resampling by rows that are joined first, by blocks of `turns` parts, with room for so many elements of the input. Where memory
-/// is not as the planner expects it (tensors that are not aligned), as `resample`; pixels that lie apart have the kernel that
-/// slides.
+/// is not as the planner expects it (tensors that are not aligned, pixels of one element that lie apart), as `resample`; other
+/// pixels that lie apart have the kernel that slides.
 template <typename T, typename Tile, int taps_h, int taps_w, int inner, typename Out = T>
 void resample_joined(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, int turns,
                      int room, const void* input, void* output) {
@@ -118,7 +118,8 @@ void resample_joined(const Run& r, const Resample& p, const ResampledAxis& rows,
   if constexpr (inner > 1 && std::is_same_v<T, Out>)
     if (p.in_cell != p.inner || p.out_cell != p.inner)
       return resample_sliding<T, 1, 2, taps_h, taps_w, 1>(r, p, rows, columns, 16, input, output);
-  if (!aligned_to_16(in, out)) return resample<T, Out>(r, p, rows, columns, input, output);
+  if (!aligned_to_16(in, out) || p.in_cell != p.inner || p.out_cell != p.inner)
+    return resample<T, Out>(r, p, rows, columns, input, output);
   joined_planes<Tile>(r, "resampling", p.outer,
                       JoinedResampling<T, taps_h, taps_w, inner, Tile::phases, Tile::near, Out>{p, rows, columns}, turns, room, in,
                       out);
