@@ -18,6 +18,7 @@ from bolt_build.graph import reference
 from bolt_build.graph.invariants import check
 from bolt_build.graph.ir import Array
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.text import parse_graph
 
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is what the reference is compared with")
@@ -266,6 +267,11 @@ def test_split_at_every_form(opset: int) -> None:
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "split", [given], [result], list(constants.values()))
     assert_agrees(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), {"i0": x})
+
+
+def test_a_quotient_of_integers_by_zero_is_zero_whatever_their_signs() -> None:
+    a, b = np.asarray([5, -5, 0, -7, 7, -8], np.int32), np.asarray([0, 0, 0, 2, -2, -2], np.int32)
+    np.testing.assert_array_equal(Binary("div").evaluate([a, b])[0], [0, 0, 0, -3, -3, 4])
 
 
 @pytest.mark.parametrize("reverse", [0, 1])

@@ -19,11 +19,11 @@ from bolt_build.graph.tail_rules import elementwise
 
 
 def _divide(a: Array, b: Array) -> Array:
-    """Quotient; of integers rounded toward zero, as ONNX and C do."""
+    """Quotient; of integers rounded toward zero, as ONNX and C do, and zero where they are divided by zero."""
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     quotient = np.floor_divide(a, b)
-    inexact = quotient * b != a
+    inexact = (quotient * b != a) & (b != 0)
     negative = (a < 0) != (b < 0)
     return np.asarray(quotient + (inexact & negative))
 
