@@ -5,8 +5,19 @@ from __future__ import annotations
 import pytest
 from kept_meaning import keeps_its_meaning, small_thresholds
 from planner_checks import graph, random_inputs
+from planner_fakes import recipe
+
+from bolt_build.families import load
+from bolt_build.planner.plan_engine import plan_engine
+from bolt_build.schema.recipe import TargetSpec
+from bolt_build.targets import target_named
 
 EMPTY = {
+    "a slice of a slice": """
+        graph g batch=1 (%x: f32[2,4,4,1]) -> (%y) {
+          %s = slice(%x) begin=[0,0,1,0] count=[2,4,1,1] step=[1,1,1,1] // "s"
+          %y = slice(%s) begin=[1,0,0,0] count=[0,4,1,1] step=[1,1,1,1] // "y"
+        }""",
     "columns of a product that are moved": """
         graph g batch=2 (%x: f32[2,0,6]) -> (%y) {
           const %w: f32[6,12]
@@ -60,3 +71,11 @@ def test_passes_take_tensors_without_elements(name: str) -> None:
     before = graph(EMPTY[name])
     with small_thresholds():
         keeps_its_meaning(before, random_inputs(before, 0))
+
+
+@pytest.mark.parametrize(("on", "precision"), [("host", "fp32"), ("t4", "fp16"), ("a100", "bf16"), ("h200", "fp16")])
+@pytest.mark.parametrize("name", EMPTY)
+def test_plans_have_steps_without_elements(name: str, on: str, precision: str) -> None:
+    before, target = graph(EMPTY[name]), target_named(on)
+    engine = plan_engine([before], recipe(), TargetSpec(on, precision), target, load(target))
+    assert set(before.outputs) <= {port.name for plan in engine.plan.plans for port in plan.outputs}

@@ -13,4 +13,6 @@ def refuse_target(problem: KernelProblem, target: Target) -> str | None:
         return f"target '{target.name}' has no tensor cores"
     if problem.outputs[0].format.dtype is DType.BF16 and target.gpu.instruction("bf16") is None:
         return f"tensor cores of target '{target.name}' have no bf16"
+    if not all(operand.type.elements for operand in (*problem.inputs, *problem.outputs)):
+        return "has a tensor without elements"
     return None

@@ -46,7 +46,14 @@ from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
 from bolt_build.targets import Target
 
 
+def _is_empty(problem: KernelProblem) -> bool:
+    """Whether there is nothing to compute."""
+    return not any(operand.type.elements for operand in problem.outputs)
+
+
 def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
+    if _is_empty(problem):
+        return OVERLAPPED * target.launch_seconds
     efficiency = rule.efficiency(problem)
     if target.gpu is None:
         return roofline(problem, target, efficiency)
@@ -84,7 +91,7 @@ def _is_pitched(rule: Rule, problem: KernelProblem, target: Target) -> bool:
 
 def _refused_forms(rule: Rule, problem: KernelProblem, target: Target) -> list[str]:
     """Why a GPU has no kernel of forms that are for such problems."""
-    if target.gpu is None:
+    if target.gpu is None or _is_empty(problem):
         return []
     reasons = [form.refuse_problem(problem, target.gpu) for form in rule.forms if form.serves(problem)]
     return [reason for reason in reasons if reason is not None]
@@ -199,7 +206,8 @@ class RuleFamily:
         reason = f"there is no {self.name} body for {what}" if rule is None else _refuse(rule, problem, target)
         if rule is None or reason is not None:
             return (), (Refusal(self.name, what, str(reason)),)
-        found = [form.offers(self.name, problem, target) for form in (rule.forms if target.gpu is not None else ())]
+        forms = () if target.gpu is None or _is_empty(problem) else rule.forms
+        found = [form.offers(self.name, problem, target) for form in forms]
         candidates = [self.plain(problem, target), *(candidate for some, _ in found for candidate in some)]
         if len(candidates) > 1:
             candidates.sort(key=lambda each: self.predict(problem, each, target))
