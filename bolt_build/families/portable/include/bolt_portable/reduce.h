@@ -66,19 +66,27 @@ struct ReduceLogSumExp {
   template <int many>
   static BOLT_HD Total steps(const Total& total, const float (&x)[many]) {
     float top = total.top;
-    for (int i = 0; i < many; ++i) top = x[i] > top ? x[i] : top;
+    for (int i = 0; i < many; ++i) top = further(x[i], top);
     top = top < greatest ? top : greatest;
     float sum = total.sum * power(total.top - top);
     for (int i = 0; i < many; ++i) sum += power(x[i] - top);
     return {top, sum};
   }
   static BOLT_HD Total join(const Total& total, const Total& other) {
-    const float top = total.top > other.top ? total.top : other.top;
+    const float top = further(total.top, other.top);
     return {top, total.sum * power(total.top - top) + other.sum * power(other.top - top)};
   }
   static BOLT_HD float finish(const Total& total, Index) { return std::log(total.sum) + total.top; }
 
  private:
+  /// The greater one, or the one that is a number.
+  static BOLT_HD float further(float x, float top) {
+#if defined(__CUDA_ARCH__)
+    return fmaxf(x, top);
+#else
+    return x > top ? x : top;
+#endif
+  }
   static BOLT_HD float power(float below) {
 #if defined(__CUDA_ARCH__)
     return SpecialFunctions::exp2(below * 1.44269504f);
