@@ -239,6 +239,17 @@ def test_registers_have_all_elements_of_lines_that_are_not_refused(
     assert legal or refuse_lines(lines) is not None
 
 
+def test_lines_side_by_side_end_where_kernels_count() -> None:
+    """As those of 21 classes of images of 8192 x 8192 pixels do not: what lies further was not read."""
+    gpu = H100.gpu
+    assert gpu is not None
+    near, far = (Lines(2, 21, inner, 2, 2) for inner in ((1 << 30) // 21, 1 << 26))
+    assert any(refuse_tile(tile, near, gpu) is None for tile in tiles(near))
+    assert {str(refuse_tile(tile, far, gpu)) for tile in tiles(far)} == {
+        "1409286144 elements of lines side by side are more than the 1073741824 that it counts"
+    }
+
+
 def tile_bytes(lines: Lines) -> int:
     """Of the least lines that a block may have."""
     side_by_side = 32 if lines.are_columns else 128

@@ -24,6 +24,8 @@ _RUNS = (8 << 10, 16 << 10, 32 << 10)
 """Bytes of a block's lines that are tried where lines are neighbours' runs."""
 _COLUMNS = (32, 64, 128, 256)
 """Lines side by side that are tried of others."""
+_COUNTED = 1 << 30
+"""Elements from the first of lines side by side on that kernels count in 32 bits."""
 _LEAST_SIDE_BY_SIDE = 16
 """Of fewer lines side by side, accesses have mostly elements of other blocks."""
 
@@ -129,6 +131,9 @@ def refuse_tile(tile: StagedTile, of: Lines, gpu: Gpu) -> str | None:
     whole = () if of.are_columns else (tile.block,)
     if tile.block not in _BLOCKS or tile.threads not in (*_OF_A_WARP, *whole):
         return "there are blocks of 128, 256 or 512 threads, of which a line has up to 32 or, of neighbours, all"
+    if of.are_columns and of.count * of.inner > _COUNTED:
+        what = "{} elements of lines side by side are more than the {} that it counts"
+        return Reason(what, of.count * of.inner, _COUNTED)
     if tile.lines % tile.across:
         return Reason("{} lines are not taken {} at a time", tile.lines, tile.across)
     if (loads := tile.loads(of)) > _MOST_LOADS:
