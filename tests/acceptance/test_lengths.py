@@ -145,6 +145,12 @@ def test_the_runner_takes_the_plan_that_its_inputs_fit(built: Built, tmp_path: P
     np.savez(tmp_path / "short.npz", **feeds(1, 11))
     assert said("--input", str(tmp_path / "short.npz"))[1].startswith("hidden f32 (1, 11, 32): ")
     assert said("--input", str(tmp_path / "short.npz"), "--dim", "sequence=8")[0] == 3
+    np.savez(tmp_path / "long.npz", **feeds(1, 17))
+    code, wrong = said("--input", str(tmp_path / "long.npz"))
+    known = "batch 1, 2; sequence 8, 16; what is smaller is padded along batch and sequence"
+    fits = f"none of the engine's sizes fits ({known})"
+    assert code == 3
+    assert wrong == f"enc-run: input 'input_ids' must be i64 (1, 8); '{tmp_path / 'long.npz'}' is i64 (1, 17): {fits}\n"
     assert said("--bench", "--dim", "sequence") == (2, "enc-run: --dim takes NAME=N, not 'sequence'\n")
     timed = json.loads(said("--bench", "--json", "--runs", "2", "--batch", "2", "--dim", "sequence=8")[1])
     assert (timed["batch"], timed["dims"]) == (2, [["sequence", 8]])

@@ -131,6 +131,22 @@ std::string wanted_text(std::optional<int64_t> batch, const std::vector<Extent>&
   return text;
 }
 
+// The sizes that are padded, such as "batch and sequence"; empty where none is.
+std::string padded_text(const bolt_engine_v1& engine) {
+  std::set<int> which;
+  for (int i = 0; engine.axes != nullptr && i < engine.input_count * BOLT_MAX_RANK; ++i) which.insert(engine.axes[i]);
+  which.erase(-1);
+  std::string text;
+  for (const int each : which) text += (text.empty() ? "" : " and ") + std::string(each == 0 ? "batch" : engine.dims[each - 1]);
+  return text;
+}
+
+std::string misfit_text(const bolt_engine_v1& engine) {
+  const std::string padded = padded_text(engine);
+  return ": none of the engine's sizes fits (" + std::string(engine.dim_count == 0 ? "batch " : "") + known_sizes(engine) +
+         (padded.empty() ? "" : "; what is smaller is padded along " + padded) + ")";
+}
+
 }  // namespace
 
 std::vector<bolt_tensor> input_ports(const bolt_engine_v1& engine, int32_t plan) {
@@ -155,14 +171,19 @@ Choice choose_plan(const bolt_engine_v1& engine, std::optional<int64_t> batch, c
     return Choice{plan, {sizes, sizes + 1 + engine.dim_count}};
   };
   int32_t first = -1;
+  int wanted = 0;
   for (int32_t plan = 0; plan < engine.plan_count; ++plan) {
     if (!is_wanted(engine, plan, batch, extents)) continue;
+    ++wanted;
     if (fits(input_ports(engine, plan), inputs)) return all_of(plan);
     if (first < 0) first = plan;
   }
   if (first < 0) throw Problem(kWrongUsage, wanted_text(batch, extents) + " is not one of this engine's: " + known_sizes(engine));
   const Choice padded = fitting(engine, batch, extents, inputs);
-  return padded.plan >= 0 ? padded : all_of(first);  // set_inputs() then says what does not fit
+  if (padded.plan >= 0) return padded;
+  Choice misfit = all_of(first);  // set_inputs() then says what does not fit
+  if (wanted > 1 && !batch && extents.empty()) misfit.misfit = misfit_text(engine);
+  return misfit;
 }
 
 Model::Model(const bolt_engine_v1& of, int threads, const std::string& weights) : engine(of) {
@@ -179,6 +200,7 @@ Session::Session(const Model& model, const Choice& choice, bool concurrent)
       plan_(choice.plan),
       concurrent_(concurrent),
       sizes_(choice.sizes),
+      misfit_(choice.misfit),
       padded_(!std::equal(sizes_.begin(), sizes_.end(), sizes_of(model.engine, choice.plan))),
       input_ports_(input_ports(model.engine, plan_)),
       output_ports_(output_ports(model.engine, plan_)) {
@@ -260,7 +282,11 @@ void Session::set_inputs(const std::vector<GivenInput>& inputs) {
       throw Problem(kWrongUsage, "input '" + std::string(port.name) + "' is missing: give --input " + port.name + "=FILE, " +
                                      dtype_name(port.dtype) + " " + shape_text(shape_of(port)));
     }
-    fill_port(array_of(*given, port), port, "'" + given->source + "'", input_buffers_[i].data());
+    try {
+      fill_port(array_of(*given, port), port, "'" + given->source + "'", input_buffers_[i].data());
+    } catch (const Problem& problem) {
+      throw Problem(problem.code(), problem.what() + misfit_);
+    }
   }
   copy_inputs();
 }

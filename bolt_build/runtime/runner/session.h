@@ -19,10 +19,12 @@ std::vector<bolt_tensor> output_ports(const bolt_engine_v1& engine, int32_t plan
 /// What a plan is for: "batch 32", or "batch 32, sequence 128".
 std::string sizes_text(const bolt_engine_v1& engine, int32_t plan);
 
-/// A plan, and the batch and extents to run on it: those of the plan, or smaller ones that are padded.
+/// A plan, and the batch and extents to run on it: those of the plan, or smaller ones that are padded. Where inputs fit none of
+/// several plans, `misfit` says so and which there are.
 struct Choice {
   int32_t plan;
   std::vector<int64_t> sizes;
+  std::string misfit = {};
 };
 
 /// What to run: the plan of the `batch` and extents that are wanted, else the one whose shapes `inputs` have, else the least that
@@ -79,6 +81,7 @@ class Session {
   int32_t plan_;
   bool concurrent_;
   std::vector<int64_t> sizes_;
+  std::string misfit_;
   bool padded_;
   std::vector<bolt_tensor> input_ports_;
   std::vector<bolt_tensor> output_ports_;
