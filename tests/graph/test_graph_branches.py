@@ -186,11 +186,14 @@ def test_of_a_branch_that_cannot_be_had_the_if_alone_is_named(tmp_path: Path) ->
 
 
 def test_before_shapes_are_known_nothing_else_is_advised(tmp_path: Path) -> None:
-    found = hints(saved(tmp_path, asked(SQUEEZED, SAME)))
-    assert found == [
-        "set model.dims in the recipe: dims: {width: SIZE}",
-        "give all dimensions their extents first (model.dims): shapes may decide what it does",
-    ]
+    extents = "set model.dims in the recipe: dims: {width: SIZE}"
+    assert hints(saved(tmp_path, asked(SQUEEZED, SAME))) == [extents]
+    mixed = asked(SQUEEZED, SAME)
+    mixed.graph.input.append(tensor("flag", [1], onnx.TensorProto.BOOL))
+    mixed.graph.node.insert(3, node("And", "is_one flag", "both"))
+    mixed.graph.node[4].input[0] = "both"
+    first = "give all dimensions their extents first (model.dims): shapes may decide what it does"
+    assert hints(saved(tmp_path, mixed)) == [extents, first]
 
 
 @pytest.mark.parametrize(

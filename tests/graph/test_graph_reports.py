@@ -42,6 +42,21 @@ def test_missing_operators_and_what_is_refused_of_data_are_reported_together(tmp
     ]
 
 
+def test_what_hangs_on_a_dimension_without_an_extent_is_no_second_problem(tmp_path: Path) -> None:
+    """Positions of tokens, as exporters of language models write them."""
+    nodes = [
+        node("Shape", "ids", "s"),
+        node("Gather", "s one", "length", axis=0),
+        node("Range", "zero length one", "positions"),
+        node("Gather", "table positions", "y", axis=0),
+    ]
+    inputs = [tensor("ids", [1, "sequence"], TensorProto.INT64)]
+    constants = {"zero": np.asarray(0), "one": np.asarray(1), "table": ones(8, 4)}
+    assert refusals(tmp_path, model(nodes, inputs, constants=constants)) == [
+        ("unbound-dimension", "dimension without an extent: 'sequence' (dimension 1 of input 'ids')"),
+    ]
+
+
 def test_nodes_with_one_problem_share_a_line(tmp_path: Path) -> None:
     nodes = [node("Relu", "x" if i == 0 else f"v{i}", f"v{i + 1}", f"n{i}", slope=0.1) for i in range(30)]
     idle = [node("Relu", "x", f"w{i}", f"m{i}", slope=0.1) for i in range(10)]

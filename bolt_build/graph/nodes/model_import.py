@@ -34,6 +34,10 @@ _ON_DATA = "{} on data is not supported (only on constants)"
 _FOLD = "it is computed where its inputs are constants: bind what they depend on (model.dims), or export without it"
 
 
+_OF_SHAPES = ("Shape", "Size")
+"""Operators whose results follow from shapes alone: where they cannot be had, the reason is that no shape is known."""
+
+
 class ModelImport:
     """One run over a model's nodes with bound inputs. What cannot be had is left out, and the rest still imported."""
 
@@ -341,7 +345,7 @@ class ModelImport:
                 raise Refusal("unsupported-output", f"its output {index} ('{name}') is used, which is not supported")
 
     def lose(self, node: OnnxNode) -> None:
-        data = any(self._is_data(name) for name in node.inputs if name)
+        data = node.op_type not in _OF_SHAPES and any(self._is_data(name) for name in node.inputs if name)
         self._lost.update((name, data) for name in node.outputs if name)
 
     def report(self, node: OnnxNode, code: str, message: str, hint: str | None = None) -> None:
