@@ -274,7 +274,10 @@ def foresee(recipe: Recipe, options: BuildOptions, listener: Listener) -> tuple[
 
     Raises BoltError.
     """
-    planned, obstacles, code = _plan(recipe, options, listener)
+    try:
+        planned, obstacles, code = _plan(recipe, options, listener)
+    finally:
+        listener.stop()
     if obstacles:
         raise BoltError(distinct(obstacles), code)
     caches = Caches(options.local_cache, None if options.shared is None else SharedCache(StoreClient(options.shared)))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import pytest
 
+from bolt_build.build import builder
+from bolt_build.build.builder import BuildOptions, Listener
 from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.last_runs import LastRun, LastRuns
 from bolt_build.build.staleness.estimate import outlook
 from bolt_build.build.staleness.staleness import Forecast, StaleTask
 from bolt_build.build.tasks import Task
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.progress import PlainProgress
 from bolt_build.report.shown import Shown, how_long
 
@@ -120,3 +126,21 @@ def test_a_slow_build_shows_elapsed_time_and_estimate_of_every_stage() -> None:
         "[1/2 0:12] compile x.cpp 12.0 s",
         "[2/2 2:12] verify against onnxruntime 120.0 s",
     ]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_dry_run_leaves_nothing_on_the_terminal(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Terminal()
+
+    def planned(recipe: object, options: object, listener: Listener) -> object:
+        listener.stage("planning net for host", None)
+        assert seen.after(3) == ["planning net for host 0:03"]
+        if refused:
+            raise BoltError([Diagnostic("no", "it cannot be")])
+        return (), (), ExitCode.OK
+
+    monkeypatch.setattr(builder, "_plan", planned)
+    nothing: Any = None
+    with contextlib.suppress(BoltError):
+        builder.foresee(nothing, BuildOptions(), seen.progress)
+    assert seen.after(1) == []
