@@ -1,4 +1,5 @@
-"""A build as people watch it: live lines with what runs on a terminal, one plain line a finished task elsewhere."""
+"""A build as people watch it: live lines with what runs on a terminal, one plain line a finished task elsewhere, and
+one where a task takes long."""
 
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ from bolt_build.build.staleness.staleness import Forecast, StaleTask
 from bolt_build.digest import encode
 from bolt_build.errors import BoltError, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
+from bolt_build.report.pulse import PulseLines
 from bolt_build.report.shown import Running, Shown, Whole
 
 
 class LiveLines(Protocol):
-    """Lines at the end of a terminal that change while time goes on."""
+    """What is shown of time that goes on: lines at the end of a terminal, or now and then a line elsewhere."""
 
     def show(self, shown: Shown) -> None: ...
 
@@ -36,7 +38,7 @@ NOTHING = Outlook((), 0)
 
 @dataclass
 class PlainProgress:
-    """One line a task that has ended. Where `live` is given, it shows beneath what is still running."""
+    """One line a task that has ended. Where `live` is given, it shows what is still running."""
 
     write: Callable[[str], None]
     live: LiveLines | None = None
@@ -181,7 +183,7 @@ def progress(form: str, *, quiet: bool) -> Listener:
 
         live = TerminalLines()
         return PlainProgress(lambda text: live.console.print(text, markup=False), live)
-    return PlainProgress(_print_line)
+    return PlainProgress(_print_line, PulseLines(_print_line))
 
 
 @contextlib.contextmanager

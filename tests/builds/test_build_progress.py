@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -17,7 +18,8 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.planner.kernel_sources import KernelSource
 from bolt_build.report import live
 from bolt_build.report.progress import JsonProgress, PlainProgress, failure_text, summary_text, total_text, waited_for
-from bolt_build.report.shown import Shown
+from bolt_build.report.pulse import PulseLines
+from bolt_build.report.shown import Running, Shown
 
 
 def event(kind: EventKind, label: str, seconds: float = 0.0, **more: object) -> TaskEvent:
@@ -50,6 +52,32 @@ def test_one_line_a_finished_task() -> None:
         "link: lib was changed by hand; it is made again",
         "[3/3 1:11] link failed: exit status 1",
     ]
+
+
+def test_what_takes_long_is_said_where_no_terminal_shows_it() -> None:
+    lines: SimpleQueue[str] = SimpleQueue()
+    pulse = PulseLines(lines.put, quiet=0.0, clock=lambda: 161.0)
+    pulse.show(Shown((Running("verify against onnxruntime", 100.0, 90.0), Running("compile a.cu", 154.0))))
+    assert lines.get(timeout=60) == "still running: verify against onnxruntime 1:01 of about 1:30; compile a.cu 0:07"
+    pulse.stop()
+    count = lines.qsize()
+    pulse.show(Shown(()))
+    pulse.stop()
+    assert lines.qsize() == count
+
+
+def test_a_reader_who_went_away_ends_the_pulse_alone() -> None:
+    told: SimpleQueue[str] = SimpleQueue()
+
+    def closed(text: str) -> None:
+        told.put(text)
+        raise BrokenPipeError
+
+    pulse = PulseLines(closed, quiet=0.0, clock=lambda: 0.0)
+    pulse.show(Shown((Running("compile a.cu", 0.0),)))
+    assert told.get(timeout=60) == "still running: compile a.cu 0:00"
+    pulse.stop()
+    assert told.empty()
 
 
 def test_what_a_verb_waits_for_stands_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
