@@ -128,6 +128,8 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         # onnxruntime, which tests import themselves, would send what it runs to its maker.
         patch.setenv("ORT_DISABLE_TELEMETRY", "1")
         patch.setenv(RUN, str(_base(tmp_path_factory)))
+        # On a busy machine a build may be silent for long, and says no more for that.
+        patch.setattr("bolt_build.report.pulse.QUIET", 3600.0)
         # Where nothing may be kept beside the sources, hundreds of processes would compile the same modules.
         if os.environ.get("PYTHONDONTWRITEBYTECODE"):
             patch.delenv("PYTHONDONTWRITEBYTECODE")

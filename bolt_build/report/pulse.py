@@ -17,9 +17,9 @@ class PulseLines:
     """A thread of its own, from the first task or stage that runs until `stop`."""
 
     def __init__(
-        self, write: Callable[[str], None], quiet: float = QUIET, clock: Callable[[], float] = time.monotonic
+        self, write: Callable[[str], None], quiet: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._write, self._quiet, self._clock = write, quiet, clock
+        self._write, self._quiet, self._clock = write, QUIET if quiet is None else quiet, clock
         self._shown = Shown(())
         self._moved = threading.Event()
         self._thread: threading.Thread | None = None
