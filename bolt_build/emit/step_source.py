@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,6 +90,14 @@ def _code(step: Step, families: dict[str, Family], target: Target, parts: int) -
     if problem is None:
         raise ValueError(f"step {step.index} '{step.name}' has no parts, but its span has {parts}")
     return family.emit(problem, step.candidate, target, at)
+
+
+def headers_of(step: Step, families: dict[str, Family], target: Target) -> tuple[str, ...]:
+    """The headers of the kernel of a step that is no view, below its family's `include`: its unit's, or its call's."""
+    units = families[step.candidate.family].units(((step.problem, step.candidate),), target)
+    if not units:
+        return _code(step, families, target, 1).includes
+    return tuple(dict.fromkeys(re.findall(r'#include "(.+?)"', units[0].text)))
 
 
 def _lies_within(one: StepTensor, other: StepTensor) -> bool:

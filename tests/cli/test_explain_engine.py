@@ -217,9 +217,9 @@ KEYS = {
         "is", "time", "measured", "predicted", "bound", "conversions", "conversion_time", "padded", "padding_time",
     },
     "layer": {
-        "is", "step", "name", "nodes", "words", "problem", "digest", "kernel", "source", "predicted", "measured",
-        "runner_up", "attempts", "failed", "timed", "untimed", "locked", "untried", "refused", "roofline", "padding",
-        "reads", "writes", "is_conversion", "after_conversions", "decisions",
+        "is", "step", "name", "nodes", "words", "problem", "digest", "kernel", "headers", "source", "predicted",
+        "measured", "runner_up", "attempts", "failed", "timed", "untimed", "locked", "untried", "refused", "roofline",
+        "padding", "reads", "writes", "is_conversion", "after_conversions", "decisions",
     },
     "untried": {"is", "family", "kernel", "reason"},
     "attempt": {"is", "kernel", "predicted", "measured", "status", "message"},

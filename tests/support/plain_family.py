@@ -55,7 +55,7 @@ class PlainFamily:
         return refuse_unoffered(self, problem, candidate, target)
 
     def emit(self, problem: KernelProblem, candidate: Candidate, target: Target, at: StepExpressions) -> StepCode:
-        raise AssertionError("plans are not emitted here")
+        return StepCode((f"{self.name}/{problem.op.kind}.h",), None, "", "")
 
     def units(self, steps: Sequence[tuple[KernelProblem, Candidate]], target: Target) -> tuple[KernelUnit, ...]:
         return ()

@@ -201,6 +201,7 @@ def _facts(layer: Layer) -> list[tuple[str, str]]:
         ("computes", layer.words),
         ("problem", layer.problem),
         ("kernel", "none: its bytes are there already" if layer.kernel == "view" else _kernel(layer)),
+        ("C++", ", ".join(layer.headers)),
         ("time", _time(layer)),
         ("runner-up", _runner(layer)),
         ("roofline", _roofline(layer)),

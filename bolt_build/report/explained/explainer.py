@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bolt_build.emit.step_source import headers_of
 from bolt_build.families.base import Candidate, Expense, KernelProblem, rate
 from bolt_build.families.reason import within
 from bolt_build.graph.ops.moves.shape import Convert
@@ -89,6 +90,7 @@ class _Explainer:
         names = {step.name, *step.covers}
         return Layer(
             step.index, step.name, step.covers, in_words(problem), describe_problem(problem), digest, kernel,
+            () if step.view else headers_of(step, self._by_name, self._target),
             self._evidence.source if digest in self._measured else "prediction",
             predicted, measured, None if time is None else self._runner_up(digest, attempts, measured, time), attempts,
             counted(each.status for each in attempts if each.status not in (Status.OK.value, *_UNTIMED)),

@@ -89,6 +89,7 @@ class Padding:
 class Layer:
     """One step of a plan. `kernel` is "view" for a step that computes nothing, which has neither time nor roofline.
 
+    `headers` are the C++ of its kernel, under the family's `include`.
     `source` is where the choice came from: "prediction", "records" or a lock's name. `words` and `problem` say what is
     computed. `attempts` are the other candidates, fastest first: `timed` of them have a time, `failed` counts those
     that failed by what became of them, and `untimed` are the rest. `untried` are others, which `refused` counts by
@@ -103,6 +104,7 @@ class Layer:
     problem: str
     digest: str
     kernel: str
+    headers: tuple[str, ...]
     source: str
     predicted: float | None
     measured: float | None
