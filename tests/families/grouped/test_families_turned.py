@@ -1,4 +1,4 @@
-"""Products of four warps and depthwise convolutions behind them whose halo lies in planes of channels: which tiles
+"""Products by WGMMA and depthwise convolutions behind them whose halo lies in planes of channels: which tiles
 there are, why not, and the C++."""
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def test_windows_that_planes_are_not_for(layer: object, reason: str) -> None:
 
 @pytest.mark.parametrize("target", [A100, T4])
 def test_four_warps_multiply_together_on_hopper_alone(target: Target) -> None:
-    assert refused(TILE, chain_shape(step_of(LAYER).problem), target) == "products of four warps come with sm_90"
+    assert refused(TILE, chain_shape(step_of(LAYER).problem), target) == "WGMMA comes with sm_90"
 
 
 def test_a_block_has_two_small_images() -> None:

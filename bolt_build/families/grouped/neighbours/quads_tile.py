@@ -1,5 +1,5 @@
-"""Tiles of the kernels for a product and the depthwise convolution behind it whose product four warps make together:
-four lanes have a row of a channel, and go down the image."""
+"""Tiles of the kernels for a product and the depthwise convolution behind it whose product WGMMA makes: four lanes have
+a row of a channel, and go down the image."""
 
 from __future__ import annotations
 
@@ -9,35 +9,27 @@ from itertools import product
 from math import ceil
 from typing import ClassVar
 
-from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
-from bolt_build.families.grouped.neighbours.chain_tile import OCTET, STEP, ChainShape, clocks_a_second
+from bolt_build.families.grouped.kind import Load, Sums
+from bolt_build.families.grouped.neighbours.chain_tile import OCTET, STEP, ChainShape
 from bolt_build.families.grouped.neighbours.strips_tile import older
+from bolt_build.families.grouped.neighbours.warpgroup_tile import BANK, WARPS, WarpgroupTile, refuse_gpu
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
 _LANES = 4
 """Lanes that have a row of a channel."""
-_WARPS, _CHANNELS = 4, 64
-"""Warps that make a product together, and channels that they have."""
+_CHANNELS = STEP * WARPS
+"""Channels of a product."""
 _COLUMNS = 64
 """Columns of a product at most: registers have its results."""
 _WINDOWS = (2, 5)
 """Rows and columns of windows that registers have room for."""
 _OTHERS = 24
 """Registers of a thread beside weights, sums, rows and what a product leaves: what nvcc took."""
-_REGISTERS = 240
-_BANK = 1024
-"""Bytes from whose multiples on WGMMA counts what it reads."""
-# Fitted to 81 times of an H200, and off by a tenth.
-_BEGIN = 1.5e-6
-"""Seconds until a block has its first rows, and until it has stored its last ones."""
-_LOADS = 45e9
-"""Bytes in a second that come from L2 to a multiprocessor."""
-_ALONE, _ISSUED = 3.0, 1.8
-"""Clocks of a scheduler for each instruction of a warp by itself, and of one beside others."""
+# This and what the class has were fitted to 81 times of an H200, and are off by a tenth.
+_ISSUED = 1.8
+"""Clocks of a scheduler for each instruction of a warp beside others."""
 _FUNCTIONS = 0.3
 """What of the clocks of special functions comes on top."""
 _TANGENT = 8
@@ -47,9 +39,9 @@ _SHUFFLE, _STORED = 4, 24
 
 
 @dataclass(frozen=True)
-class QuadsTile(Numbered):
+class QuadsTile(WarpgroupTile):
     """`each` columns of the input a lane, `at_once` rows of it a product, and `rows` rows of results a tile. A block
-    has `across` times four warps and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
+    has `across` warpgroups and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
 
     each: int
     at_once: int
@@ -59,6 +51,7 @@ class QuadsTile(Numbered):
     beside: int
 
     kind: ClassVar[str] = "quads"
+    begin, loads, alone, most_registers = 1.5e-6, 45e9, 3.0, 240
 
     @property
     def extent(self) -> tuple[int, ...]:
@@ -67,27 +60,6 @@ class QuadsTile(Numbered):
 
     def __str__(self) -> str:
         return f"{self.rows} rows of {_LANES * self.each} columns, {self.at_once} rows a product"
-
-    @property
-    def slab(self) -> int:
-        """Channels up to whose multiple weights have zeros behind them."""
-        return STEP
-
-    def n(self, chain: ChainShape) -> int:
-        """Runs of eight results of a product behind: none."""
-        return 0
-
-    @property
-    def warps(self) -> int:
-        return _WARPS * self.across
-
-    @property
-    def threads(self) -> int:
-        return 32 * self.warps
-
-    def share(self, shape: Shape) -> int:
-        """Warps of a block that have channels."""
-        return ceil(ceil(shape.channels / STEP) / self.parts)
 
     def made(self, shape: Shape) -> int:
         """Columns of results of a lane."""
@@ -132,8 +104,8 @@ class QuadsTile(Numbered):
     def shared_bytes(self, chain: ChainShape) -> int:
         """The input of a tile, the product's weights, and two rows of results of each warp."""
         staged = 2 * 2 * self.warps * OCTET * ceil(self.made(chain.conv) / 2) * STEP
-        factors = self.across * aligned(2 * _CHANNELS * _stored_depth(chain), _BANK)
-        return aligned(self.given_bytes(chain), _BANK) + factors + staged + _BANK
+        factors = self.across * aligned(2 * _CHANNELS * _stored_depth(chain), BANK)
+        return aligned(self.given_bytes(chain), BANK) + factors + staged + BANK
 
     def registers(self, chain: ChainShape) -> int:
         """Of a thread, about: for two channels weights, sums of all rows that are under way, rows of the halo and
@@ -157,43 +129,17 @@ class QuadsTile(Numbered):
             return Reason("{} columns a lane leave a tile no results that are its own", self.each)
         return None
 
-    def refuse_registers(self, registers: int, gpu: Gpu) -> str | None:
-        """Why so many registers of a thread are more than there are, None where they are not."""
-        most = min(_REGISTERS, gpu.registers // (self.threads * self.beside) // 8 * 8)
-        form = "takes {} registers of a thread, {} threads beside each other have {}"
-        return Reason(form, registers, self.threads * self.beside, most) if registers > most else None
-
     def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
         """Why no kernel with the tile computes both on this GPU, None where one does."""
-        shape = chain.conv
-        if (reason := self.refuse_shape(shape, gpu)) is not None:
+        if (reason := self.refuse_shape(chain.conv, gpu)) is not None:
             return reason
-        if (self.parts - 1) * self.share(shape) * STEP >= shape.channels:
-            return Reason("{} channels leave some of {} blocks without any", shape.channels, self.parts)
-        if self.share(shape) > self.warps:
-            return Reason("{} blocks have but {} channels", self.parts, self.parts * self.across * _CHANNELS)
-        if (reason := self.refuse_registers(self.registers(chain), gpu)) is not None:
-            return reason
-        shared = self.shared_bytes(chain)
-        if self.beside * (shared + 1024) > gpu.shared_memory + 1024:
-            return Reason("{} blocks of {} bytes of shared memory do not fit beside each other", self.beside, shared)
-        return refuse_shared(shared, gpu)
+        return self.refuse_block(chain.conv, self.registers(chain), self.shared_bytes(chain), gpu)
 
     def seconds(self, chain: ChainShape, target: Target) -> float:
-        """Predicted time: what schedulers issue for all warps that have channels, or one by itself waits for."""
-        shape, gpu, clock = chain.conv, gpu_of(target), clocks_a_second(target)
-        blocks, given = self.blocks(shape), self.given_bytes(chain)
-        resident = min(self.beside, ceil(blocks / gpu.sms))
         issued, functions = self._clocks(chain)
-        warps = ceil(self.share(shape) * resident / 4)
-        computed = max(_ALONE * issued, warps * (_ISSUED * issued + _FUNCTIONS * functions)) / clock
-        constants = 2 * STEP * self.share(shape) * (chain.given + shape.taps)
-        alone = _BEGIN + (given + constants) * resident / _LOADS + computed
-        # Blocks of one wave begin where others of the one before end, but the last ones have less to do.
-        waves = max(1.0, blocks / (gpu.sms * resident))
-        waves = (waves + ceil(waves)) / 2
-        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), given, 0.0)
-        return limited_by(shape, load, blocks, 0.0, target, waves * alone)
+        held = _ISSUED * issued + _FUNCTIONS * functions
+        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), self.given_bytes(chain), 0.0)
+        return self.seconds_of(chain, self.blocks(chain.conv), load, issued, held, target)
 
     def _clocks(self, chain: ChainShape) -> tuple[float, float]:
         """Of a scheduler for a warp's part of a tile: of all instructions, and of special functions."""
@@ -212,7 +158,7 @@ class QuadsTile(Numbered):
     def sums(self, chain: ChainShape) -> Sums:
         """Of each tile's channels, from the registers of the warp that has them all."""
         tiles, shared = self.tiles_of_image(chain.conv), self.shared_bytes(chain)
-        kept = max(shared, 4 * (_CHANNELS * self.across + 4 * self.threads) + _BANK)
+        kept = max(shared, 4 * (_CHANNELS * self.across + 4 * self.threads) + BANK)
         return Sums(tiles, shared, tiles, chain.conv.batch * self.parts, kept)
 
     def flops(self, chain: ChainShape) -> int:
@@ -240,8 +186,8 @@ def _stored_depth(chain: ChainShape) -> int:
 
 def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
     """Why quads are not for a window, whatever their width."""
-    if not gpu.warpgroup_mma:
-        return "products of four warps come with sm_90"
+    if (reason := refuse_gpu(gpu)) is not None:
+        return reason
     if any(gap != 1 for gap in shape.dilation):
         return "lanes keep neighbouring rows, and the window is dilated"
     if not all(_WINDOWS[0] <= extent <= _WINDOWS[1] for extent in shape.kernel):

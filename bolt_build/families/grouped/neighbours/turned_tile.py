@@ -1,5 +1,5 @@
 """Tiles of the kernels for a product and the depthwise convolution behind it that leave what lies between in planes of
-channels, where rows of a window are bands of matrices: four warps make the product together."""
+channels, where rows of a window are bands of matrices: WGMMA makes the product."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from itertools import product
 from math import ceil
 from typing import ClassVar
 
-from bolt_build.families.common.blocks import refuse_shared
-from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by
-from bolt_build.families.grouped.neighbours.chain_tile import OCTET, STEP, ChainShape, clocks_a_second
+from bolt_build.families.grouped.kind import Load, Sums
+from bolt_build.families.grouped.neighbours.chain_tile import OCTET, STEP, ChainShape
+from bolt_build.families.grouped.neighbours.warpgroup_tile import BANK, WARPS, WarpgroupTile, refuse_gpu
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
 
-_WARPS = 4
-"""Warps that make a product together, each with 16 channels."""
 _COLUMNS = 128
 """Columns of a product at most: registers have the results of two."""
 _WIDE = 32
@@ -30,19 +27,11 @@ _WINDOWS = (2, 5)
 _STEPS = (1, 2)
 _WORDS = 8
 """Of a row of a window in shared memory."""
-_BANK = 1024
-"""Bytes from whose multiples on WGMMA counts what it reads."""
-_MOST = 255
-"""Registers of a thread."""
 _MAKES, _CONVOLVES = 28, 44
 """Registers of a thread beside what it multiplies, in both steps: what nvcc took."""
-# Fitted to 49 times of an H200, and off by a tenth.
-_BEGIN = 0.43e-6
-"""Seconds until a block has its input and weights, and until it has stored its last results."""
-_LOADS = 124e9
-"""Bytes in a second that come from L2 to a multiprocessor."""
-_ALONE, _ISSUED = 3.9, 3.1
-"""Clocks of a scheduler for each instruction of a warp by itself, and of one beside others."""
+# This and what the class has were fitted to 49 times of an H200, and are off by a tenth.
+_ISSUED = 3.1
+"""Clocks of a scheduler for each instruction of a warp beside others."""
 _HIGH, _FEW, _CROWDED = 3, 2, 1.35
 """Windows of more rows over more than so many times eight columns take so much longer: registers spill."""
 _TANGENT, _PRODUCT, _ACCESS = 8, 7, 4
@@ -50,8 +39,8 @@ _TANGENT, _PRODUCT, _ACCESS = 8, 7, 4
 
 
 @dataclass(frozen=True)
-class TurnedTile(Numbered):
-    """`rows` by `columns` results, and products of `at_once` rows of the halo. A block has `across` times four warps
+class TurnedTile(WarpgroupTile):
+    """`rows` by `columns` results, and products of `at_once` rows of the halo. A block has `across` warpgroups
     and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
 
     rows: int
@@ -62,6 +51,7 @@ class TurnedTile(Numbered):
     beside: int
 
     kind: ClassVar[str] = "turned"
+    begin, loads, alone, most_registers = 0.43e-6, 124e9, 3.9, 255
 
     @property
     def extent(self) -> tuple[int, ...]:
@@ -70,27 +60,6 @@ class TurnedTile(Numbered):
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns} positions, {self.at_once} rows a product"
-
-    @property
-    def slab(self) -> int:
-        """Channels up to whose multiple weights have zeros behind them."""
-        return STEP
-
-    def n(self, chain: ChainShape) -> int:
-        """Runs of eight results of a product behind: none."""
-        return 0
-
-    @property
-    def warps(self) -> int:
-        return _WARPS * self.across
-
-    @property
-    def threads(self) -> int:
-        return 32 * self.warps
-
-    def share(self, shape: Shape) -> int:
-        """Warps of a block that have channels."""
-        return ceil(ceil(shape.channels / STEP) / self.parts)
 
     def images(self, shape: Shape) -> int:
         """Images of a block: two that one tile each has, of eight rows at most."""
@@ -158,13 +127,13 @@ class TurnedTile(Numbered):
     def given_bytes(self, chain: ChainShape) -> int:
         """Bytes of shared memory for the input of a tile."""
         pixels = self.products(chain.conv) * self.at_once * self.across_of(chain.conv)
-        return aligned(2 * pixels * aligned(chain.given, STEP), _BANK)
+        return aligned(2 * pixels * aligned(chain.given, STEP), BANK)
 
     def shared_bytes(self, chain: ChainShape) -> int:
         """The input of a tile, and planes and bands of each warp that has channels."""
         shape = chain.conv
         of_warp = STEP * (16 * self.plane(shape) + 4 * _WORDS * shape.kernel[0] + 4)
-        return self.given_bytes(chain) + self.share(shape) * of_warp + _BANK
+        return self.given_bytes(chain) + self.share(shape) * of_warp + BANK
 
     def begins(self, shape: Shape) -> int:
         """Rows from which on a lane reads matrices."""
@@ -186,21 +155,9 @@ class TurnedTile(Numbered):
 
     def refuse(self, chain: ChainShape, gpu: Gpu) -> str | None:
         """Why no kernel with the tile computes both on this GPU, None where one does."""
-        shape = chain.conv
-        if (reason := _refuse_window(shape, gpu) or self._refuse_extent(shape)) is not None:
+        if (reason := _refuse_window(chain.conv, gpu) or self._refuse_extent(chain.conv)) is not None:
             return reason
-        if (self.parts - 1) * self.share(shape) * STEP >= shape.channels:
-            return Reason("{} channels leave some of {} blocks without any", shape.channels, self.parts)
-        if self.share(shape) > self.warps:
-            return Reason("{} blocks have but {} channels", self.parts, self.parts * self.warps * STEP)
-        registers, most = self.registers(chain), min(_MOST, gpu.registers // (self.threads * self.beside) // 8 * 8)
-        if registers > most:
-            form = "takes {} registers of a thread, {} threads beside each other have {}"
-            return Reason(form, registers, self.threads * self.beside, most)
-        shared = self.shared_bytes(chain)
-        if self.beside * (shared + 1024) > gpu.shared_memory + 1024:
-            return Reason("{} blocks of {} bytes of shared memory do not fit beside each other", self.beside, shared)
-        return refuse_shared(shared, gpu)
+        return self.refuse_block(chain.conv, self.registers(chain), self.shared_bytes(chain), gpu)
 
     def _refuse_extent(self, shape: Shape) -> str | None:
         """Why images have no such tiles."""
@@ -216,20 +173,10 @@ class TurnedTile(Numbered):
         return None
 
     def seconds(self, chain: ChainShape, target: Target) -> float:
-        """Predicted time: what schedulers issue for all warps that have channels, or one by itself waits for."""
-        shape, gpu, clock = chain.conv, gpu_of(target), clocks_a_second(target)
-        blocks, given = self.blocks(shape), self.given_bytes(chain)
-        resident = min(self.beside, ceil(blocks / gpu.sms))
         issued, busy = self._clocks(chain)
-        warps = ceil(self.share(shape) * resident / 4)
-        computed = max(_ALONE * issued, warps * max(_ISSUED * issued, busy)) / clock
-        constants = 2 * STEP * self.share(shape) * (chain.given + shape.taps)
-        alone = _BEGIN + (given + constants) * resident / _LOADS + computed
-        # Blocks of one wave begin where others of the one before end, but the last ones have less to do.
-        waves = max(1.0, blocks / (gpu.sms * resident))
-        waves = (waves + ceil(waves)) / 2
-        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), given, 0.0)
-        return limited_by(shape, load, blocks, 0.0, target, waves * alone)
+        held = max(_ISSUED * issued, busy)
+        load = Load(self.threads, self.registers(chain), self.shared_bytes(chain), self.given_bytes(chain), 0.0)
+        return self.seconds_of(chain, self.blocks(chain.conv), load, issued, held, target)
 
     def _clocks(self, chain: ChainShape) -> tuple[float, float]:
         """Of a scheduler for a warp's part of a tile: of all instructions, and what keeps the busiest of special
@@ -254,7 +201,7 @@ class TurnedTile(Numbered):
         """Of each tile's channels, from the registers of the warp that has them all."""
         shape, shared = chain.conv, self.shared_bytes(chain)
         tiles, images = self.tiles_of_image(shape), self.images(shape)
-        kept = max(shared, 4 * (images * STEP * self.share(shape) + 4 * self.threads) + _BANK)
+        kept = max(shared, 4 * (images * STEP * self.share(shape) + 4 * self.threads) + BANK)
         return Sums(tiles, shared, tiles, ceil(shape.batch / images) * self.parts, kept)
 
     def flops(self, chain: ChainShape) -> int:
@@ -282,8 +229,8 @@ class TurnedTile(Numbered):
 
 def _refuse_window(shape: Shape, gpu: Gpu) -> str | None:
     """Why planes are not for a window, whatever their extent."""
-    if not gpu.warpgroup_mma:
-        return "products of four warps come with sm_90"
+    if (reason := refuse_gpu(gpu)) is not None:
+        return reason
     if any(gap != 1 for gap in shape.dilation):
         return "bands have neighbouring taps, and the window is dilated"
     if not all(_WINDOWS[0] <= extent <= _WINDOWS[1] for extent in shape.kernel):
@@ -322,9 +269,9 @@ def turned_tiles(chain: ChainShape) -> Iterator[TurnedTile]:
         )
         groups = ceil(shape.channels / STEP)
         for at_once, (across, beside) in product(heights, _BLOCKS):
-            if across > 1 and groups <= _WARPS * (across - 1):
+            if across > 1 and groups <= WARPS * (across - 1):
                 continue
             # With all warps of a block, or but some of the last four: more blocks may suit a GPU better.
-            shares = range(_WARPS * across, _WARPS * (across - 1), -1)
+            shares = range(WARPS * across, WARPS * (across - 1), -1)
             for parts in dict.fromkeys(ceil(groups / share) for share in shares):
                 yield TurnedTile(rows, columns, at_once, across, parts, beside)
