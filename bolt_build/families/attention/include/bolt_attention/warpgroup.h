@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "bolt_attention/launch.h"
-#include "bolt_attention/wgmma.h"
 #include "bolt_portable/cuda/mbarrier.h"
+#include "bolt_portable/cuda/wgmma.h"
 
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "these kernels' instructions are those of sm_90a alone"
@@ -17,6 +17,9 @@
 
 namespace bolt::attention {
 
+using portable::await_products;
+using portable::begin_products;
+using portable::commit_products;
 using portable::shared_address;
 
 /// A barrier in shared memory: whoever waits for its n-th phase gives n's parity.
@@ -157,7 +160,7 @@ struct Descriptor {
 template <int columns, int width, typename Element>
 __device__ inline void multiply_keys(std::uint64_t left, std::uint64_t right, bool fresh, float* sums) {
   static_assert(columns <= 256, "keys of a step are those of one instruction");
-  Wgmma<columns, Element>::shared(left, right, fresh, sums);
+  portable::Wgmma<columns, Element>::shared(left, right, fresh, sums);
 }
 
 /// sums[64, columns] += left[64, 16] * right[16, columns], the left factor in registers. Of `right` each `width` columns
@@ -167,19 +170,10 @@ __device__ inline void multiply_values(const std::uint32_t (&left)[4], std::uint
                                        float* sums) {
   static_assert(from + columns <= 256 && from % width == 0);
   constexpr int now = columns <= width ? columns : columns / width * width;
-  Wgmma<now, Element>::registers(left, right + from / width * (apart / 16), fresh, sums + from / 2);
+  portable::Wgmma<now, Element>::template registers<true>(left, right + from / width * (apart / 16), fresh, sums + from / 2);
   if constexpr (columns > now) multiply_values<columns - now, width, Element, from + now>(left, right, apart, fresh, sums);
 }
 
-/// What was written to registers is there for the instructions that follow.
-__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/// Ends a group of instructions.
-__device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits for all groups but the last `groups` ones.
-template <int groups>
-__device__ inline void await_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
-}
 /// The compiler moves no access to these registers past this.
 template <int count>
 __device__ inline void hold(float (&x)[count][4]) {

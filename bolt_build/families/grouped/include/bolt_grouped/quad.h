@@ -5,7 +5,7 @@
 #include "bolt_grouped/packed.h"
 #include "bolt_grouped/quads.h"
 #include "bolt_grouped/strip.h"
-#include "bolt_grouped/warpgroup_product.h"
+#include "bolt_grouped/swizzled_rows.h"
 
 namespace bolt::grouped {
 

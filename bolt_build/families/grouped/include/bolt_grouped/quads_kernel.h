@@ -210,12 +210,12 @@ struct QuadsKernel<QuadsTile<W, depth, left, each, exact, at_once, across, besid
         static_cast<std::uint32_t>(__cvta_generic_to_shared(factor + warp / 4 * aligned(factor_halves)));
     float product[columns / 2];
     const auto multiply = [&](int row) {
-      products_begin();
+      portable::begin_products();
 #pragma unroll
       for (int step = 0; step < steps; ++step)
-        WarpgroupProduct<columns, Element>::add(Rows::described(left_at, 64, 0, step),
-                                                Rows::described(right_at, all, row * 4 * each, step), step == 0, product);
-      products_end();
+        portable::Wgmma<columns, Element>::shared(
+            Rows::described(left_at, 64, 0, step), Rows::described(right_at, all, row * 4 * each, step), step == 0, product);
+      portable::commit_products();
     };
     settle<1>();
     leave_for_products();
@@ -286,7 +286,7 @@ struct QuadsKernel<QuadsTile<W, depth, left, each, exact, at_once, across, besid
     int at = 0;
 #pragma unroll 1
     for (; at < rows; at += at_once) {
-      await_products();
+      portable::await_products<0>();
 #pragma unroll
       for (int i = 0; i < columns / 2; ++i) asm volatile("" : "+f"(product[i]));  // none is read earlier
       Row row[at_once];

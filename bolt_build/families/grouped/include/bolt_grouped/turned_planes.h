@@ -4,26 +4,13 @@
 
 #include "bolt_grouped/bands.h"
 #include "bolt_grouped/quad.h"
-#include "bolt_grouped/register_product.h"
 #include "bolt_grouped/turned.h"
 
 namespace bolt::grouped {
 
-/// Rows of numbers for products, `rows` of `depth` each: as SwizzledRows, in runs of which none has a rest.
+/// Runs of which none has a rest.
 template <int depth>
-struct WholeRuns {
-  static constexpr int run = depth % 64 == 0 ? 64 : depth % 32 == 0 ? 32 : 16, pieces = run / 8;
-  static constexpr __host__ __device__ int numbers(int rows) { return rows * depth; }
-  static __device__ int place(int rows, int row, int channel) {
-    const int piece = channel / 8 % pieces, turned = piece ^ (row * pieces / 8 % pieces);
-    return (channel / run * rows + row) * run + turned * 8;
-  }
-  static __device__ std::uint64_t described(std::uint32_t at, int rows, int row, int step) {
-    constexpr std::uint64_t swizzle = run == 64 ? 1 : run == 32 ? 2 : 3;
-    const std::uint32_t from = at + static_cast<std::uint32_t>(2 * ((step * 16 / run * rows + row) * run + step * 16 % run));
-    return swizzle << 62 | std::uint64_t{run} << 32 | std::uint64_t{1} << 16 | (from & 0x3ffffu) >> 4;
-  }
-};
+using WholeRuns = SwizzledRows<depth, depth % 64 == 0 ? 64 : depth % 32 == 0 ? 32 : 16>;
 
 /// How the planes of a tile lie. A row of a plane is `blocks` pieces of eight columns; rows with even numbers lie behind each
 /// other, and those with odd ones behind them. In eight rows behind each other a piece lies in all banks.

@@ -260,12 +260,12 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
       // Products lie in registers in turn: while one is made, what the one before has left is rounded and stored.
       float product[products > 1 ? 2 : 1][of_product / 2];
       const auto make = [&](int number) {
-        products_begin();
+        portable::begin_products();
 #pragma unroll
         for (int step = 0; step < steps; ++step)
-          RegisterProduct<of_product, Element>::add(
+          portable::Wgmma<of_product, Element>::registers(
               weights[step], Rows::described(right, Planes::pixels, number * of_product, step), step == 0, product[number % 2]);
-        products_end();
+        portable::commit_products();
       };
       make(0);
       if constexpr (products > 1) make(1);
@@ -274,9 +274,9 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
       for (int number = 0; number < products; ++number) {
         float* const now = product[number % 2];
         if (number + 1 < products)
-          await_products_but<1>();
+          portable::await_products<1>();
         else
-          await_products_but<0>();
+          portable::await_products<0>();
 #pragma unroll
         for (int i = 0; i < of_product / 2; ++i) asm volatile("" : "+f"(now[i])::"memory");  // none is read earlier
         if (any) {

@@ -17,13 +17,12 @@ namespace bolt::cutlass_kernels {
 /// sums[64 rows, `pixels`] += left[64, 16] * right[`pixels`, 16], both described in shared memory.
 template <int pixels, typename Element>
 CUTLASS_DEVICE void multiply_pixels(std::uint64_t left, std::uint64_t right, bool fresh, float* sums) {
-  // 112 is no width of CUTLASS's plain header.
+  // In two instructions, as kernels were measured.
   constexpr int wide = pixels == 112 ? 96 : pixels, narrow = pixels - wide;
-  multiply_shared<wide, Element>(left, right, fresh, sums, std::make_integer_sequence<int, wide / 2>{});
+  WarpgroupMma<wide, Element>::shared(left, right, fresh, sums);
   // Descriptors count in 16 bytes; a pixel has 128.
   if constexpr (narrow > 0)
-    multiply_shared<narrow, Element>(left, right + wide * 8, fresh, sums + wide / 2,
-                                     std::make_integer_sequence<int, narrow / 2>{});
+    WarpgroupMma<narrow, Element>::shared(left, right + wide * 8, fresh, sums + wide / 2);
 }
 
 /// One warp loads windows, one the residual, and two warpgroups compute tiles of `rows` by 8 pixels in turns: of 64

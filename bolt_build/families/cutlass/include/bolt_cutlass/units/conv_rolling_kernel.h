@@ -325,8 +325,7 @@ struct RollingWindows {
       for (int i = 0; i < at_once; ++i) {
         const int unit = group * at_once + i, shift = unit / (k / 16), step = unit % (k / 16);
         // Descriptors count in 16 bytes.
-        multiply_once<instruction, Element>(own[i], weights + shift * (filter_halves / 8) + step * 2, false, sums,
-                                   std::make_integer_sequence<int, instruction / 2>{});
+        WarpgroupMma<instruction, Element>::registers(own[i], weights + shift * (filter_halves / 8) + step * 2, false, sums);
       }
       cute::warpgroup_commit_batch();
       // Those that read the registers of the next group are done.

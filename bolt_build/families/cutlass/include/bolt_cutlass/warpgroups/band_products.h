@@ -124,9 +124,9 @@ struct BandProducts {
       const int first = width < k ? sixteen * 16 / width * width : 0, channel = sixteen * 16 - first;
 #pragma unroll
       for (int i = 0; i < down; ++i)
-        multiply_shared<outputs, Element>(left + i * warpgroups * 64 * k / 8 + sixteen * 2,
-                                          right + (first * width + channel) / 8, fresh && channel == 0,
-                                          sums.at[i] + first / 2, std::make_integer_sequence<int, outputs / 2>{});
+        WarpgroupMma<outputs, Element>::shared(left + i * warpgroups * 64 * k / 8 + sixteen * 2,
+                                               right + (first * width + channel) / 8, fresh && channel == 0,
+                                               sums.at[i] + first / 2);
     }
   }
 };

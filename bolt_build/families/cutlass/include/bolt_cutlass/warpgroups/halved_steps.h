@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "bolt_cutlass/warpgroups/register_mma.h"
+#include "bolt_cutlass/warpgroups/shared_mma.h"
 #include "bolt_cutlass/warpgroups/warpgroup_products.h"
 
 namespace bolt::cutlass_kernels {
@@ -77,8 +77,8 @@ CUTLASS_DEVICE void multiply_in_halves(Loaded& factors, Pipeline& pipeline, Stat
         const int column = (half * depths + at) * 16, part = column / width;
 #pragma unroll
         for (int i = 0; i < down; ++i)
-          multiply_once<n, Number>(left[half][at][i], right + (part * n * width + column % width) / 8,
-                                   step == 0 && half == 0 && at == 0, sums.at[i], std::make_integer_sequence<int, n / 2>{});
+          WarpgroupMma<n, Number>::registers(left[half][at][i], right + (part * n * width + column % width) / 8,
+                                             step == 0 && half == 0 && at == 0, sums.at[i]);
       }
       cute::warpgroup_commit_batch();
       if constexpr (ahead) {

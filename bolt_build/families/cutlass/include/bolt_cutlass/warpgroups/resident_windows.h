@@ -13,7 +13,7 @@
 #include "bolt_cutlass/warpgroups/factor_loads.h"
 #include "bolt_cutlass/launch.h"
 #include "bolt_cutlass/next_kernel.h"
-#include "bolt_cutlass/warpgroups/register_mma.h"
+#include "bolt_cutlass/warpgroups/shared_mma.h"
 #include "bolt_portable/cuda/halves.h"
 #include "cute/arch/cluster_sm90.hpp"
 #include "cute/arch/copy_sm75.hpp"
@@ -106,7 +106,7 @@ struct ResidentFactor {
 
   /// Begins the products of the box that is shifted by `shift` columns: the taps of that column, one below the other.
   CUTLASS_DEVICE static void multiply(const Half* window, const Weights& weights, int shift, Sums& sums) {
-    const std::uint64_t rows_of_window = describe_rows(window);
+    const std::uint64_t rows_of_window = describe_factor<64>(window);
     fence(sums);
     cute::warpgroup_arrive();
 #pragma unroll
@@ -116,10 +116,10 @@ struct ResidentFactor {
 #pragma unroll
         for (int part = 0; part < pixels / at_once; ++part)
           // Descriptors count in 16 bytes: 1024 a unit of 8 pixels, 32 to the next channels.
-          multiply_once<at_once, Element>(weights[(shift * taps_h + row) * steps + step],
-                                 rows_of_window + row * (width / 8) * 64 + part * at_once * 8 + step * 2,
-                                 shift == 0 && row == 0 && step == 0, sums + part * at_once / 2,
-                                 std::make_integer_sequence<int, at_once / 2>{});
+          WarpgroupMma<at_once, Element>::registers(
+              weights[(shift * taps_h + row) * steps + step],
+              rows_of_window + row * (width / 8) * 64 + part * at_once * 8 + step * 2,
+              shift == 0 && row == 0 && step == 0, sums + part * at_once / 2);
     cute::warpgroup_commit_batch();
   }
 };

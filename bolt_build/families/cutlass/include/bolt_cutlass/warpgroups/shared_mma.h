@@ -1,36 +1,22 @@
-// WGMMA whose factors both lie in shared memory, rows of the depth swizzled by TMA.
+// WGMMA's factors in shared memory: rows of the depth that TMA swizzles.
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
-#include "bolt_cutlass/warpgroups/wide_mma.h"
-#include "bolt_portable/element.h"
+#include "bolt_portable/cuda/wgmma.h"
 #include "cute/arch/mma_sm90_desc.hpp"
 #include "cute/arch/mma_sm90_gmma.hpp"
 #include "cute/arch/util.hpp"
+#include "cutlass/numeric_types.h"
 
 namespace bolt::cutlass_kernels {
 
-/// CUTLASS's instruction of 64 rows and so many columns: those of its plain header. Named one by one, because its
-/// selector brings the headers of tensor algebra along.
+/// Two bytes in shared memory, an element of either type.
+using Half = ::cutlass::half_t;
+
+/// What is not `fresh` is scaled by one, as in CUTLASS.
 template <int columns, typename Element>
-struct SharedMma;
-#define BOLT_SHARED_MMA(columns)                                                                                    \
-  template <>                                                                                                       \
-  struct SharedMma<columns, portable::f16>                                                                          \
-      : cute::SM90::GMMA::MMA_64x##columns##x16_F32F16F16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K> {}; \
-  template <>                                                                                                       \
-  struct SharedMma<columns, portable::bf16>                                                                         \
-      : cute::SM90::GMMA::MMA_64x##columns##x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K> {}
-BOLT_SHARED_MMA(16);
-BOLT_SHARED_MMA(32);
-BOLT_SHARED_MMA(64);
-BOLT_SHARED_MMA(96);
-BOLT_SHARED_MMA(128);
-BOLT_SHARED_MMA(192);
-BOLT_SHARED_MMA(256);
-#undef BOLT_SHARED_MMA
+using WarpgroupMma = portable::Wgmma<columns, Element, true>;
 
 /// A factor as the instructions are told of it: rows of `width` halves (64, 32 or 16), one behind the other, swizzled
 /// over as many bytes, beginning on a multiple of eight rows. Sixteen columns further on are 2 more.
@@ -46,17 +32,6 @@ CUTE_DEVICE std::uint64_t describe_factor(const void* rows) {
   descriptor.bitfield.layout_type_ =
       static_cast<std::uint8_t>(width == 64 ? Swizzle::B128 : width == 32 ? Swizzle::B64 : Swizzle::B32);
   return descriptor;
-}
-
-/// sums[64 rows, `columns`] += left[64, 16] * right[`columns`, 16]. `fresh` sums begin at zero.
-template <int columns, typename Element = portable::f16, int... register_>
-CUTE_DEVICE void multiply_shared(std::uint64_t left, std::uint64_t right, bool fresh, float* sums,
-                                 std::integer_sequence<int, register_...>) {
-  using Scale = cute::SM90::GMMA::ScaleOut;
-  if constexpr (columns == 160)
-    multiply_160<Element>(left, right, fresh, sums);
-  else
-    SharedMma<columns, Element>::fma(left, right, sums[register_]..., fresh ? Scale::Zero : Scale::One);
 }
 
 }  // namespace bolt::cutlass_kernels

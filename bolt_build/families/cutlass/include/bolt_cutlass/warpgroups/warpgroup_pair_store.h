@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "bolt_cutlass/launch.h"
-#include "bolt_cutlass/warpgroups/register_mma.h"
+#include "bolt_cutlass/warpgroups/shared_mma.h"
 #include "bolt_cutlass/warpgroups/warpgroup_store.h"
 
 namespace bolt::cutlass_kernels {
@@ -37,8 +37,7 @@ cute::TmaDescriptor weight_boxes(const void* weights, int rows, int columns) {
   return descriptor;
 }
 
-/// The widest of CUTLASS's plain WGMMA for so many columns. Other widths are made up of several: the
-/// header that has them all is three times as long as the one that all kernels of these instructions include.
+/// Other numbers of columns are made up of several instructions: as kernels were measured, before there were all widths.
 constexpr int instruction_width(int columns) {
   for (const int width : {256, 192, 128, 96, 64, 32, 16})
     if (columns >= width) return width;
@@ -50,7 +49,7 @@ constexpr int instruction_width(int columns) {
 template <int columns, typename Element>
 CUTLASS_DEVICE void multiply(const std::uint32_t (&rows)[4], std::uint64_t weights, bool fresh, float* sums) {
   constexpr int width = instruction_width(columns);
-  multiply_once<width, Element>(rows, weights, fresh, sums, std::make_integer_sequence<int, width / 2>{});
+  WarpgroupMma<width, Element>::registers(rows, weights, fresh, sums);
   // Descriptors count in 16 bytes; a row of a box has 128.
   if constexpr (columns > width) multiply<columns - width, Element>(rows, weights + width * 8, fresh, sums + width / 2);
 }
@@ -172,7 +171,7 @@ struct SecondProduct : TileStore<m, second_n, cooperative, After, (m + n) * k * 
       cute::warpgroup_arrive();
 #pragma unroll
       for (int step = 0; step < n / 16; ++step)
-        multiply<second_n, Element>(rows[i][step], describe_rows(storage.weights[step / 4]) + step % 4 * 2, step == 0, to);
+        multiply<second_n, Element>(rows[i][step], describe_factor<64>(storage.weights[step / 4]) + step % 4 * 2, step == 0, to);
       cute::warpgroup_commit_batch();
     }
     cute::warpgroup_wait<0>();

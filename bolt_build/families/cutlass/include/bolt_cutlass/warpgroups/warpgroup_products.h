@@ -106,9 +106,8 @@ struct SharedProducts {
       const int part = sixteen * 16 / width, column = sixteen * 16 % width;
 #pragma unroll
       for (int i = 0; i < down; ++i)
-        multiply_shared<n, Element>(left + (part * m * width + i * warpgroups * 64 * width + column) / 8,
-                           right + (part * n * width + column) / 8, fresh && sixteen == 0, sums.at[i],
-                           std::make_integer_sequence<int, n / 2>{});
+        WarpgroupMma<n, Element>::shared(left + (part * m * width + i * warpgroups * 64 * width + column) / 8,
+                                         right + (part * n * width + column) / 8, fresh && sixteen == 0, sums.at[i]);
     }
     cute::warpgroup_commit_batch();
   }

@@ -164,21 +164,21 @@ struct WarpgroupChosen {
         const std::uint32_t left = memory + ring.stage * step + begin * 128, right = memory + ring.stage * step + left_bytes;
         PhaseBarrier{barrier}.wait(ring.parity);
         see_for_products();
-        begin_sums();
+        begin_products();
 #pragma unroll
         for (int f = 0; f < fragments; ++f)
 #pragma unroll
           for (int part = 0; part < depth / 16; ++part)
-            WarpgroupSums<columns, along, T>::add(
+            Wgmma<columns, T>::template shared<!along>(
                 described(left + 64 * 128 * f + 32 * part),
                 along ? described(right + 32 * part) : described(right + 2048 * part, 64 * 128), at == 0 && part == 0, sum[f]);
-        end_sums();
-        await_sums<1>();
+        commit_products();
+        await_products<1>();
         if (at > 0 && lane == 0) PhaseBarrier{used}.arrive();
         used = barrier + 8;
         ring.advance();
       }
-      await_sums<0>();
+      await_products<0>();
       if (lane == 0) PhaseBarrier{used}.arrive();
 #pragma unroll
       for (int f = 0; f < fragments; ++f) hold_sums(sum[f]);
