@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 
 import pytest
+from compiled_headers import WARNINGS, library_of
 
 from bolt_build import runtime
 from bolt_build.families.attention.family import Attention
@@ -28,21 +28,9 @@ extern "C" bool longest_first(int batch, int heads, int group, int keys, bool ca
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("order")
-    (folder / "order.cpp").write_text(_PROGRAM)
     includes = (runtime.include_dir(), Attention().include_dir, Portable().include_dir)
-    flags = (
-        "-std=c++20",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-shared",
-        "-fPIC",
-        *(f"-I{path}" for path in includes),
-    )
-    subprocess.run(["g++", *flags, folder / "order.cpp", "-o", folder / "order.so"], check=True)
-    found = ctypes.CDLL(str(folder / "order.so"))
+    flags = ("-std=c++20", "-O1", *WARNINGS)
+    found = library_of(tmp_path_factory.mktemp("order"), _PROGRAM, includes, flags)
     found.longest_first.restype = ctypes.c_bool
     return found
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from pathlib import Path
 
 import pytest
+from compiled_headers import WARNINGS, library_of
 
 from bolt_build import runtime
 from bolt_build.families import load
@@ -82,17 +82,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     chain = probe(("nvcc", "cutlass"))
     if found := chain.diagnostics():
         pytest.skip(f"needs the headers of CUDA and CUTLASS: {found[0].message}")
-    folder: Path = tmp_path_factory.mktemp("loads")
-    (folder / "loads.cpp").write_text(_PROGRAM)
-    (family,) = [family for family in load(target_named("h200")) if family.name == "cutlass"]
     # CUDA 13 keeps its C++ library in a folder of its own, where nvcc looks by itself.
     headers = [Path(path) for tool in chain.tools for path in tool.include_dirs]
-    tools = [flag for path in headers for each in (path, path / "cccl") for flag in ("-isystem", each)]
-    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *tools]
-    (portable,) = [family for family in load(target_named("h200")) if family.name == "portable"]
-    includes = [f"-I{each}" for each in (family.include_dir, portable.include_dir, runtime.include_dir())]
-    subprocess.run([*command, *includes, folder / "loads.cpp", "-o", folder / "loads.so"], check=True)
-    made = ctypes.CDLL(str(folder / "loads.so"))
+    tools = [flag for path in headers for each in (path, path / "cccl") for flag in ("-isystem", str(each))]
+    families = [family for family in load(target_named("h200")) if family.name in ("cutlass", "portable")]
+    includes = (*(family.include_dir for family in families), runtime.include_dir())
+    made = library_of(tmp_path_factory.mktemp("loads"), _PROGRAM, includes, ("-O1", *WARNINGS, *tools))
     made.factor.restype = made.windows.restype = ctypes.c_char_p
     return made
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections import Counter
 from dataclasses import dataclass
 
 import pytest
+from compiled_headers import library_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,14 +84,8 @@ class Orders:
 
 @pytest.fixture(scope="module")
 def orders(tmp_path_factory: pytest.TempPathFactory) -> Orders:
-    folder = tmp_path_factory.mktemp("order")
-    (folder / "cuda_runtime.h").write_text(_CUDA)
-    (folder / "order.cpp").write_text(_PROGRAM)
     (family,) = [family for family in load(target_named("h200")) if family.name == "cutlass"]
-    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", folder]
-    library = folder / "order.so"
-    subprocess.run([*command, "-I", family.include_dir, folder / "order.cpp", "-o", library], check=True)
-    return Orders(ctypes.CDLL(str(library)))
+    return Orders(library_of(tmp_path_factory.mktemp("order"), _PROGRAM, (family.include_dir,), cuda=_CUDA))
 
 
 @given(

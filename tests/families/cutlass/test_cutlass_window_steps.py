@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
 import pytest
+from compiled_headers import library_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,14 +60,8 @@ class Windows:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("steps")
-    (folder / "cuda_runtime.h").write_text(_CUDA)
-    (folder / "steps.cpp").write_text(_PROGRAM)
     (family,) = [family for family in load(target_named("h200")) if family.name == "cutlass"]
-    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", folder]
-    made = folder / "steps.so"
-    subprocess.run([*command, "-I", family.include_dir, folder / "steps.cpp", "-o", made], check=True)
-    return ctypes.CDLL(str(made))
+    return library_of(tmp_path_factory.mktemp("steps"), _PROGRAM, (family.include_dir,), cuda=_CUDA)
 
 
 def found(library: ctypes.CDLL, windows: Windows, row: int, slices: int) -> list[tuple[int, ...]]:

@@ -4,12 +4,12 @@ groups are packed, and how candidates state them."""
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from dataclasses import replace
 from math import ceil
 
 import numpy as np
 import pytest
+from compiled_headers import library_of
 from families_harness import graph_with
 from gpu_bands import band_trials, grouped_band_trials, pairs, together, turns
 from gpu_products import RESIDUAL, conv
@@ -70,14 +70,8 @@ extern "C" long pack(const std::uint16_t* from, std::uint16_t* to, const int* f)
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("bands")
-    (folder / "cuda_runtime.h").write_text(_CUDA)
-    (folder / "bands.cpp").write_text(_PROGRAM)
-    includes = [f"-I{path}" for path in (folder, FAMILY.include_dir, runtime.include_dir())]
-    made = folder / "bands.so"
-    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *includes]
-    subprocess.run([*command, folder / "bands.cpp", "-o", made], check=True)
-    return ctypes.CDLL(str(made))
+    includes = (FAMILY.include_dir, runtime.include_dir())
+    return library_of(tmp_path_factory.mktemp("bands"), _PROGRAM, includes, cuda=_CUDA)
 
 
 AXIS = st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.integers(0, 4), st.integers(0, 4)).filter(

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
+from compiled_headers import library_of
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_engine import _run as run_command
 
 from bolt_build import runtime
 from bolt_build.families import load
@@ -45,12 +45,8 @@ Fold = Callable[..., tuple[Array, Array, Array, float]]
 @pytest.fixture(scope="module")
 def fold(tmp_path_factory: pytest.TempPathFactory) -> Fold:
     """Weights [n, k], scale, shift and bias (or None) -> weights, biases and sums in fp64, and the factor."""
-    directory = tmp_path_factory.mktemp("fold")
-    (directory / "f.cpp").write_text(_PROGRAM)
-    shared = directory / "f.so"
-    includes = [f"-I{path}" for path in (runtime.include_dir(), *(each.include_dir for each in load(H200)))]
-    run_command("g++", "-std=c++17", "-O1", "-shared", "-fPIC", *includes, directory / "f.cpp", "-o", shared)
-    library = ctypes.CDLL(str(shared))
+    includes = (runtime.include_dir(), *(each.include_dir for each in load(H200)))
+    library = library_of(tmp_path_factory.mktemp("fold"), _PROGRAM, includes, ("-O1",))
 
     def folded(
         kind: str, weights: Array, scale: Array | None, shift: Array | None, bias: Array | None, distance: float = 2.0

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from compiled_headers import library_of
 from families_harness import graph_with
 from gpu_products import RESIDUAL, conv, matmul
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_engine import _run as run_command
 
 from bolt_build import runtime
 from bolt_build.dtypes import DType
@@ -68,12 +68,8 @@ PACK(FoldedFilter)
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
     """A layout, weights as the model has them, the layout's fields, and those of Fragments -> what the kernel reads."""
-    directory = tmp_path_factory.mktemp("pack")
-    (directory / "p.cpp").write_text(_PACK)
-    shared = directory / "p.so"
-    includes = [f"-I{path}" for path in (runtime.include_dir(), FAMILY.include_dir)]
-    run_command("g++", "-std=c++17", "-O1", "-shared", "-fPIC", *includes, directory / "p.cpp", "-o", shared)
-    library = ctypes.CDLL(str(shared))
+    includes = (runtime.include_dir(), FAMILY.include_dir)
+    library = library_of(tmp_path_factory.mktemp("pack"), _PACK, includes, ("-O1",))
 
     def packed(layout: str, weights: Array, fields: Sequence[int], fragments: Sequence[int]) -> Array:
         _, height, width, _, groups, steps = fragments

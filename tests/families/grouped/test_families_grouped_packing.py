@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from tiny_engine import _run as run_command
+from compiled_headers import library_of
 
 from bolt_build import runtime
 from bolt_build.families.grouped.family import Grouped
@@ -30,12 +30,8 @@ extern "C" long fragments(const std::uint16_t* from, std::uint16_t* to, const in
 
 @pytest.fixture(scope="module")
 def packing(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("packing")
-    source, made = folder / "pack.cpp", folder / "pack.so"
-    source.write_text(_PACK)
-    includes = [f"-I{path}" for path in (runtime.include_dir(), FAMILY.include_dir)]
-    run_command("g++", "-std=c++17", "-shared", "-fPIC", *includes, source, "-o", made)
-    return ctypes.CDLL(str(made))
+    includes = (runtime.include_dir(), FAMILY.include_dir)
+    return library_of(tmp_path_factory.mktemp("packing"), _PACK, includes, ())
 
 
 def packed(packing: ctypes.CDLL, name: str, weights: np.ndarray, *fields: int) -> np.ndarray:  # type: ignore[type-arg]

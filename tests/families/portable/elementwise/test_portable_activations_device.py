@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from itertools import product
 
 import numpy as np
 import pytest
+from compiled_headers import WARNINGS, library_of
 
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array
@@ -80,13 +80,9 @@ extern "C" void device_{name}(const float* x, float* y, int count, int exp2_unit
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("activations")
     program = _PROGRAM + "".join(_FUNCTION.format(name=name) for name in FUNCTIONS)
-    (folder / "device.cpp").write_text(program)
-    flags = ("-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-    command = ["g++", *flags, f"-I{Portable().include_dir}", folder / "device.cpp", "-o", folder / "device.so"]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(folder / "device.so"))
+    flags = ("-O2", "-ffp-contract=off", *WARNINGS)
+    return library_of(tmp_path_factory.mktemp("activations"), program, (Portable().include_dir,), flags)
 
 
 def on_device(library: ctypes.CDLL, name: str, x: Array, exp2_units: int = 0, reciprocal_units: int = 0) -> Array:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 
 import pytest
+from compiled_headers import library_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -22,12 +22,7 @@ extern "C" std::uint32_t quotient(std::uint32_t count, std::uint32_t by) {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("divisor")
-    (folder / "divisor.cpp").write_text(_PROGRAM)
-    flags = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-    command = ["g++", *flags, f"-I{Portable().include_dir}", folder / "divisor.cpp", "-o", folder / "divisor.so"]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(folder / "divisor.so"))
+    return library_of(tmp_path_factory.mktemp("divisor"), _PROGRAM, (Portable().include_dir,))
 
 
 @pytest.mark.parametrize("by", [*range(1, 70), *(2**k + e for k in range(7, 31) for e in (-1, 0, 1)), MOST])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 
 import ml_dtypes
 import numpy as np
 import pytest
+from compiled_headers import WARNINGS, library_of
 
 from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ir import Array
@@ -47,12 +47,8 @@ _EXPONENTS = np.array(
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("powers")
-    (folder / "device.cpp").write_text(_PROGRAM)
-    flags = ("-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-    command = ["g++", *flags, f"-I{Portable().include_dir}", folder / "device.cpp", "-o", folder / "device.so"]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(folder / "device.so"))
+    flags = ("-O2", "-ffp-contract=off", *WARNINGS)
+    return library_of(tmp_path_factory.mktemp("powers"), _PROGRAM, (Portable().include_dir,), flags)
 
 
 def on_device(library: ctypes.CDLL, x: Array, y: Array, tiny: bool, exp2: float = 0, log2: float = 0) -> Array:
