@@ -32,7 +32,7 @@ from bolt_build.graph.ops.lines.softmax import Softmax
 from bolt_build.graph.ops.moves.expand import Expand
 from bolt_build.graph.ops.moves.gather import Gather, GatherElements
 from bolt_build.graph.ops.moves.rearrange import Rearrange
-from bolt_build.graph.ops.moves.scatter import ScatterElements
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 from bolt_build.graph.ops.moves.shape import Cast, Concat, Identity, Pad, Reshape, Slice, Transpose
 from bolt_build.graph.ops.moves.stack import FoldDepth, Stack, UnfoldDepth
 from bolt_build.graph.ops.norms.norm import Norm
@@ -241,6 +241,8 @@ MOVES = [
     Layer("channel-attention", ChannelAttention(3, 0.5, "l2", 1e-6, True),
           (Input((2, 9, 45)), Input((6, 9), True, 0.5, 2.0))),
     Layer("gather-elements", GatherElements(0), (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I32))),
+    Layer("scatter-rows", ScatterND("add", 1),
+          (Input((2, 7, 5)), Input((2, 9, 1), low=-6.4, high=6.4, dtype=DType.I64), Input((2, 9, 5)))),
     Layer("scatter-add", ScatterElements(0, "add"),
           (Input((9, 6)), Input((4, 6), low=-9.4, high=8.9, dtype=DType.I64), Input((4, 6)))),
     Layer("formula", Formula(3, (FormulaTerm(Binary("mul"), (0, 1)), FormulaTerm(Activation("tanh"), (3,)),

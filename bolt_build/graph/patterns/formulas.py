@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bolt_build.dtypes import PRECISIONS
+from bolt_build.dtypes import PRECISIONS, DType
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
-from bolt_build.graph.ops.elementwise.formula import Formula, FormulaTerm
+from bolt_build.graph.ops.elementwise.formula import Formula, FormulaOp, FormulaTerm
+from bolt_build.graph.ops.elementwise.logic import Ask, Compare, Logic, Where
 from bolt_build.graph.ops.lines.reduce import Reduce
+from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.graph.patterns.row_sums import adds_rows
 
+_FUNCTIONS, _CHOICES = (Activation, Binary), (Activation, Binary, Ask, Cast, Compare, Logic, Where)
+_OPERANDS = dict(zip(_CHOICES, (1, 2, 1, 1, 2, 2, 3), strict=True))
 MOST_INPUTS, MOST_TERMS = 6, 16
 """Tensors that a formula reads, and functions that it has."""
 
@@ -34,8 +38,8 @@ def formulas_from(graph: Graph, first: Node) -> Iterator[FoundFormula]:
     """Formulas of two nodes and more whose first node in the graph's order is `first`, each as large as may be above
     the node that it ends with. Sums of rows are left to `row_sums.py`."""
     places = {node.name: place for place, node in enumerate(graph.nodes)}
-    for last in _below(graph, first):
-        nodes = _grown(graph, last, places)
+    for last in _below(graph, first, chooses=True):
+        nodes = _grown(graph, last, places, chooses=True)
         if len(nodes) > 1 and nodes[0] is first and not all(adds_rows(graph, node) for node in nodes):
             yield _formula(graph, nodes)
 
@@ -59,30 +63,34 @@ def folded_from(graph: Graph, first: Node) -> Iterator[tuple[FoundFormula, Node]
             yield _formula(graph, nodes), readers[0]
 
 
-def _is_elementwise(graph: Graph, node: Node) -> bool:
-    """Whether it computes numbers of a layer's precision element by element."""
-    computed = PRECISIONS.values()
-    return isinstance(node.op, Activation | Binary) and all(
-        graph.type(name).dtype in computed for name in (*node.inputs, *node.outputs)
-    )
+def _is_elementwise(graph: Graph, node: Node, chooses: bool = False) -> bool:
+    """Whether it computes numbers of a layer's precision element by element, or `chooses` among them by booleans."""
+    types = [graph.type(name).dtype for name in (*node.inputs, *node.outputs)]
+    if not isinstance(node.op, _CHOICES if chooses else _FUNCTIONS):
+        return False
+    if isinstance(node.op, Cast) and (types[0] is DType.BOOL) is (types[-1] is DType.BOOL):
+        return False  # numbers that a model rounds
+    if chooses and isinstance(node.op, Compare) and types[0].is_integer:
+        return not node.epilogue and types[0] is types[1]
+    return all(dtype in PRECISIONS.values() or (chooses and dtype is DType.BOOL) for dtype in types)
 
 
-def _below(graph: Graph, first: Node) -> Iterator[Node]:
+def _below(graph: Graph, first: Node, chooses: bool = False) -> Iterator[Node]:
     """Elementwise nodes that depend on the first through such nodes."""
-    seen, waiting = {first.name}, [first] if _is_elementwise(graph, first) else []
+    seen, waiting = {first.name}, [first] if _is_elementwise(graph, first, chooses) else []
     while waiting:
         for reader in graph.consumers(waiting.pop().outputs[0]):
-            if reader.name not in seen and _is_elementwise(graph, reader):
+            if reader.name not in seen and _is_elementwise(graph, reader, chooses):
                 seen.add(reader.name)
                 waiting.append(reader)
                 yield reader
 
 
-def _grown(graph: Graph, last: Node, places: dict[str, int]) -> tuple[Node, ...]:
+def _grown(graph: Graph, last: Node, places: dict[str, int], chooses: bool = False) -> tuple[Node, ...]:
     """The node and those above it whose results only nodes read that are part of it, the nearest first, in the graph's
     order."""
     inside = {last.name: last}
-    waiting = _makers(graph, last)
+    waiting = _makers(graph, last, chooses)
     while waiting:
         name = max(waiting, key=lambda each: places[each])
         node = waiting.pop(name)
@@ -93,14 +101,14 @@ def _grown(graph: Graph, last: Node, places: dict[str, int]) -> tuple[Node, ...]
         if len(_read(graph, grown)) > MOST_INPUTS or sum(_functions(each) for each in grown) > MOST_TERMS:
             continue
         inside[node.name] = node
-        waiting |= _makers(graph, node)
+        waiting |= _makers(graph, node, chooses)
     return tuple(sorted(inside.values(), key=lambda each: places[each.name]))
 
 
-def _makers(graph: Graph, node: Node) -> dict[str, Node]:
+def _makers(graph: Graph, node: Node, chooses: bool) -> dict[str, Node]:
     """The elementwise nodes that make what the node reads."""
     makers = (graph.producer(name) for name in node.inputs)
-    return {maker.name: maker for maker in makers if maker is not None and _is_elementwise(graph, maker)}
+    return {maker.name: maker for maker in makers if maker is not None and _is_elementwise(graph, maker, chooses)}
 
 
 def _functions(node: Node) -> int:
@@ -119,14 +127,13 @@ def _formula(graph: Graph, nodes: tuple[Node, ...]) -> FoundFormula:
     places = {name: place for place, name in enumerate(inputs)}
     terms: list[FormulaTerm] = []
 
-    def add(op: Activation | Binary, *operands: int) -> int:
+    def add(op: FormulaOp, *operands: int) -> int:
         terms.append(FormulaTerm(op, operands))
         return len(inputs) + len(terms) - 1
 
     for node in nodes:
-        assert isinstance(node.op, Activation | Binary)
-        own = 1 if isinstance(node.op, Activation) else 2
-        result = add(node.op, *(places[name] for name in node.inputs[:own]))
+        assert isinstance(node.op, _CHOICES)
+        result = add(node.op, *(places[name] for name in node.inputs[: _OPERANDS[type(node.op)]]))
         for stage in node.epilogue:
             assert isinstance(stage.op, Activation | Binary)
             other = () if stage.operand is None else (places[node.inputs[stage.operand]],)

@@ -76,9 +76,9 @@ def _in_words(problem: KernelProblem, style: _Style) -> str:
     if isinstance(op, RowSum):
         return f"{_terms(op, style)}{style.comma}{_sizes(out)}"
     if isinstance(op, Formula):
-        return f"{'+'.join(term.op.function for term in op.terms)} of {_sizes(out)}"
+        return f"{'+'.join(term.word for term in op.terms)} of {_sizes(out)}"
     if isinstance(op, FoldedFormula):
-        functions = "+".join(term.op.function for term in op.formula.terms)
+        functions = "+".join(term.word for term in op.formula.terms)
         whole = op.whole([operand.type for operand in problem.inputs])
         return f"{op.fold.mode} of {functions} of {_sizes(whole.shape)}"
     if isinstance(op, Gated):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from planner_checks import compare, graph, random_inputs
 from planner_fakes import recipe
@@ -43,6 +44,23 @@ PRODUCTS = graph(
       %y = add(%m, %n) | tanh // "y"
     }""".replace("mul(%b, %d)", "mul(%b, %d, %half)")
 )
+
+
+CHOSEN = graph("""
+    graph g batch=2 (%x: f32[2,7,40], %m: bool[2,1,40], %i: i64[2,7,40], %j: i64[40]) -> (%y, %q, %z) {
+      const %low: f32[] {0.25}
+      const %high: f32[] {0.75}
+      const %zero: f32[] {0.0}
+      %above = compare(%x, %low) question=greater // "above"
+      %below = compare(%x, %high) question=less // "below"
+      %both = logic(%above, %below) function=and // "both"
+      %y = where(%both, %x, %zero) // "y"
+      %e = compare(%i, %j) question=equal // "e"
+      %n = ask(%m) question=not // "n"
+      %q = logic(%e, %n) function=or // "q"
+      %f = cast(%m) to=f32 // "f"
+      %z = mul(%x, %f) // "z"
+    }""")
 
 
 def proposed(of: Graph, target: str = "h200", precision: DType = DType.F16) -> list[Alternative]:
@@ -112,3 +130,39 @@ def test_an_engine_has_it_unless_chains_are_unwanted(of: Graph, persistent: str)
     assert ("binary" in kinds) == (persistent == "never")
     inputs = random_inputs(of, 0)
     compare(run_plan(engine, plan, inputs), evaluate(of, inputs), 2e-2)
+
+
+def test_comparisons_and_choices_are_part_of_it() -> None:
+    found = {each.region: each.steps[0].problem for each in reversed(proposed(CHOSEN))}  # row-major comes first
+    chosen = found["above", "below", "both", "y"]
+    assert describe_problem(chosen) == (
+        "formula(f16[2,7,40], f32[], f32[], f16[]) count=4 "
+        'terms=["greater(0,1)","less(0,2)","and(4,5)","where(6,0,3)"] -> f16[2,7,40]'
+    )
+    assert in_words(chosen) == "greater+less+and+where of 2x7x40"
+    asked = found["e", "n", "q"]
+    assert describe_problem(asked) == (
+        'formula(i64[2,7,40], i64[40], bool[2,1,40]) count=3 terms=["equal(0,1)","not(2)","or(3,4)"] -> bool[2,7,40]'
+    )
+    # Integers are compared as they are: floating point has not all of them.
+    (plain,) = (each for each in FAMILY.candidates(asked, H200)[0] if str(each).endswith("algorithm=direct"))
+    call = FAMILY.emit(asked, plain, H200, StepExpressions(("i", "j", "m"), ("q",), (None,) * 3)).call
+    assert f"{SPACE}::IntegerTerm<{SPACE}::typed::Equal, 0, 1>{{}}, {SPACE}::Term<{SPACE}::typed::Not, 2>{{}}" in call
+    numbered = found["f", "z"]
+    assert [str(term) for term in numbered.op.terms] == ["number(0)", "mul(1,2)"]
+    assert numbered.outputs[0].format.dtype is DType.F16
+    at = StepExpressions(("m", "x"), ("z",), (None, None))
+    plain = next(each for each in FAMILY.candidates(numbered, H200)[0] if str(each).endswith("algorithm=direct"))
+    assert FAMILY.emit(numbered, plain, H200, at).call.endswith(
+        f"{SPACE}::formula({SPACE}::Term<{SPACE}::AsNumber, 0>{{}}, {SPACE}::Term<{SPACE}::Mul, 1, 2>{{}}), z, m, x);"
+    )
+
+
+def test_what_comparisons_and_choices_give() -> None:
+    inputs = random_inputs(CHOSEN, 3)
+    for each in proposed(CHOSEN):
+        (step,) = each.steps
+        values = {**inputs, **evaluate(CHOSEN, inputs)}
+        values |= {v.name: v.constant.array for v in CHOSEN.values if v.constant is not None}
+        (made,) = step.problem.op.evaluate([values[name] for name in step.inputs])
+        np.testing.assert_allclose(made.astype(float), np.asarray(values[step.outputs[0]], float), rtol=1e-6)

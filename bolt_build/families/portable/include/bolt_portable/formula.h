@@ -2,8 +2,20 @@
 #pragma once
 
 #include "bolt_portable/point_stages.h"
+#include "bolt_portable/typed.h"
 
 namespace bolt::portable {
+
+// Booleans are 1 and 0 among the numbers of a formula.
+BOLT_HD inline float load(const boolean* at) { return at->byte != 0 ? 1.0f : 0.0f; }
+BOLT_HD inline void store(boolean* at, float value) { *at = boolean(value != 0.0f); }
+/// A number that is one already, and whether it is another one than 0.
+struct AsNumber {
+  BOLT_HD float operator()(float x) const { return x; }
+};
+struct Holds {
+  BOLT_HD float operator()(float x) const { return x != 0.0f ? 1.0f : 0.0f; }
+};
 
 /// Number `side`: of what is given, or of what is `made` behind that.
 template <int side, typename... In>
@@ -23,6 +35,26 @@ struct Term {
   template <typename... In>
   BOLT_HD float operator()(const float* made, const In*... in) const {
     return function(number<sides>(made, in...)...);
+  }
+};
+
+/// Input `side` of those that are given.
+template <int side, typename First, typename... In>
+BOLT_HD inline const auto* given(const First* first, const In*... in) {
+  if constexpr (side == 0) {
+    return first;
+  } else {
+    return given<side - 1>(in...);
+  }
+}
+
+/// What `Function` asks of two inputs that are integers: floating point has not all of them.
+template <typename Function, int left, int right>
+struct IntegerTerm {
+  Function function;
+  template <typename... In>
+  BOLT_HD float operator()(const float*, const In*... in) const {
+    return function(read(given<left>(in...)), read(given<right>(in...))) ? 1.0f : 0.0f;
   }
 };
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, Operand, ProposedStep, StepCode, StepExpressions
@@ -19,6 +20,7 @@ from bolt_build.families.common.functors import (
 from bolt_build.families.common.geometry import MOST_AXES
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.portable.kernels.elementwise.flat import flat_form
+from bolt_build.families.portable.kernels.elementwise.logic import asked_type
 from bolt_build.families.portable.kernels.elementwise.tiled import Points, points_of, tiled_form
 from bolt_build.families.portable.rule import Rule, computed_only, no_epilogue, same_layouts
 from bolt_build.families.portable.typed import ctype, in_whole_points, pointwise_bandwidth, pointwise_loops
@@ -26,7 +28,8 @@ from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import EpilogueOp, Graph, Node
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
-from bolt_build.graph.ops.elementwise.formula import Formula
+from bolt_build.graph.ops.elementwise.formula import Formula, FormulaOp
+from bolt_build.graph.ops.moves.shape import Cast
 from bolt_build.graph.patterns.formulas import formulas_from
 from bolt_build.targets import Target
 
@@ -45,38 +48,52 @@ def _of(problem: KernelProblem) -> Formula:
 
 
 def _refuse(problem: KernelProblem) -> str | None:
-    if (reason := computed_only(problem) or no_epilogue(problem)) is not None:
+    if (reason := refuse_types(problem) or no_epilogue(problem)) is not None:
         return reason
     for term in _of(problem).terms:
-        known = ACTIVATIONS if isinstance(term.op, Activation) else BINARIES
-        if term.op.function not in known:
-            return f"there is no portable body for '{term.op.function}'"
+        known = {Activation: ACTIVATIONS, Binary: BINARIES}.get(type(term.op), {term.word: ""})
+        if term.word not in known:
+            return f"there is no portable body for '{term.word}'"
     count = len(pointwise_loops(problem, rows=True))
     return Reason("broadcasts over {} loops, at most {} are supported", count, MOST_AXES) if count > MOST_AXES else None
+
+
+def refuse_types(problem: KernelProblem) -> str | None:
+    """A reason where a tensor has neither numbers that kernels compute with, nor booleans, nor integers, which are
+    compared alone."""
+    every = (*problem.inputs, *problem.outputs)
+    numbers = [each for each in every if each.format.dtype is not DType.BOOL and not each.format.dtype.is_integer]
+    return computed_only(replace(problem, inputs=tuple(numbers), outputs=()))
 
 
 def _in_half(problem: KernelProblem) -> bool:
     return problem.outputs[0].format.dtype in (DType.F16, DType.BF16)
 
 
-def _term(half: bool, op: Activation | Binary, operands: tuple[int, ...]) -> str:
+def _term(half: bool, op: FormulaOp, operands: tuple[int, ...], integers: bool) -> str:
     sides = ", ".join(map(str, operands))
     if isinstance(op, Activation):
         return f"bolt::portable::Term<{activation_type(op)}, {sides}>{{{activation(op)}}}"
+    if isinstance(op, Cast):
+        return f"bolt::portable::Term<bolt::portable::{'Holds' if op.to is DType.BOOL else 'AsNumber'}, {sides}>{{}}"
+    if not isinstance(op, Binary):
+        return f"bolt::portable::{'IntegerTerm' if integers else 'Term'}<{asked_type(op)}, {sides}>{{}}"
     # Powers of half precision need no function of the C library.
     power = op.function == "pow" and half
     return f"bolt::portable::Term<{'bolt::portable::HalfPow<true>' if power else binary(op)}, {sides}>{{}}"
 
 
-def formula_function(op: Formula, dtype: DType) -> str:
-    """A C++ object of the formula, whose results are stored as `dtype`."""
+def formula_function(op: Formula, inputs: Sequence[Operand], dtype: DType) -> str:
+    """A C++ object of the formula of `inputs`, whose results are stored as `dtype`."""
     half = dtype in (DType.F16, DType.BF16)
-    terms = ", ".join(_term(half, term.op, term.operands) for term in op.terms)
-    return f"bolt::portable::formula({terms})"
+    whole = [each.format.dtype.is_integer for each in inputs]
+    integers = [any(index < len(whole) and whole[index] for index in term.operands) for term in op.terms]
+    terms = (_term(half, term.op, term.operands, each) for term, each in zip(op.terms, integers, strict=True))
+    return f"bolt::portable::formula({', '.join(terms)})"
 
 
 def _function(problem: KernelProblem) -> str:
-    return formula_function(_of(problem), problem.outputs[0].format.dtype)
+    return formula_function(_of(problem), problem.inputs, problem.outputs[0].format.dtype)
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
@@ -96,10 +113,7 @@ def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:
 def _efficiency(problem: KernelProblem) -> float:
     """Of all terms together: each takes what it takes in a step of its own."""
     terms = _of(problem).terms
-    slow = sum(
-        term.op.function in TRANSCENDENTAL if isinstance(term.op, Activation) else term.op.function == "pow"
-        for term in terms
-    )
+    slow = sum(term.word in (TRANSCENDENTAL if isinstance(term.op, Activation) else ("pow",)) for term in terms)
     return len(terms) / (slow / _CALLED + (len(terms) - slow) / _SIMPLE)
 
 
@@ -112,7 +126,8 @@ def formula_work(formula: Formula, half: bool) -> float:
     """Instructions of an element's functions beside one simple one; `half`: of results in half precision."""
     ops = [term.op for term in formula.terms]
     powers = sum(isinstance(op, Binary) and op.function == "pow" for op in ops)
-    return powers * (_HALF_POWER if half else _POWER) + instructions([EpilogueOp(op) for op in ops])
+    functions = [EpilogueOp(op) for op in ops if isinstance(op, Activation)]
+    return powers * (_HALF_POWER if half else _POWER) + instructions(functions)
 
 
 def _points(problem: KernelProblem, at: StepExpressions | None) -> Points:
@@ -151,16 +166,26 @@ def joined(
             )
             operands: dict[str, Operand] = {}
             for each, problem in zip(found.nodes, apart, strict=True):
-                operands |= dict(zip(each.inputs, problem.inputs, strict=True))
+                for name, operand in zip(each.inputs, problem.inputs, strict=True):
+                    # Comparisons keep the numbers that they compare with in fp32.
+                    if name not in operands or operand.format.dtype.nbytes > operands[name].format.dtype.nbytes:
+                        operands[name] = operand
             inputs = tuple(operands[name] for name in found.inputs)
             made = apart[-1].outputs
-            if not inputs or inputs[0].constant or inputs[0].format.dtype is not made[0].format.dtype:
+            if not inputs or inputs[0].constant or not _gives(found.op, inputs, made[0]):
                 continue
             problem = KernelProblem(found.op, inputs, made, (), DType.F32, target.name)
             whole = tuple(index for index, operand in enumerate(inputs) if _lies_alike(operand, made[0]))
             share = tuple((index, 0) for index in whole)
             step = ProposedStep(problem, found.inputs, last.outputs, share, reads_apart=_sides_apart(problem))
             yield found.region, step, apart
+
+
+def _gives(op: Formula, inputs: tuple[Operand, ...], made: Operand) -> bool:
+    """Whether the formula's results have the element type that is wanted."""
+    if made.format.dtype is DType.BOOL:
+        return True
+    return next((each.format.dtype for each in inputs if each.format.dtype.is_float), None) is made.format.dtype
 
 
 def _rank(graph: Graph, node: Node) -> int:

@@ -27,7 +27,8 @@ _QUESTIONS = {
 }  # fmt: skip
 
 
-def _function(op: Op) -> str:
+def asked_type(op: Op) -> str:
+    """`bolt::portable::typed::Greater`"""
     match op:
         case Compare(question):
             name = _COMPARISONS[question]
@@ -39,7 +40,11 @@ def _function(op: Op) -> str:
             name = _QUESTIONS[question]
         case _:
             name = "Where"
-    return f"bolt::portable::typed::{name}{{}}"
+    return f"bolt::portable::typed::{name}"
+
+
+def _function(op: Op) -> str:
+    return f"{asked_type(op)}{{}}"
 
 
 def _emit(problem: KernelProblem, at: StepExpressions) -> StepCode:

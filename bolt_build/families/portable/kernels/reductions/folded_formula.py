@@ -45,8 +45,8 @@ def _refuse(problem: KernelProblem) -> str | None:
         return "reduces over no axis"
     for term in op.formula.terms:
         known = ACTIVATIONS if isinstance(term.op, Activation) else BINARIES
-        if term.op.function not in known:
-            return f"there is no portable body for '{term.op.function}'"
+        if term.word not in known:
+            return f"there is no portable body for '{term.word}'"
     nest = nest_of(problem)
     if nest.results * nest.count == 0:
         return "there are no elements"

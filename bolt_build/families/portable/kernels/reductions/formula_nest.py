@@ -97,7 +97,7 @@ def fold_struct(problem: KernelProblem, nest: FormulaNest) -> str:
 
 
 def function_of(problem: KernelProblem) -> str:
-    return formula_function(op_of(problem).formula, problem.outputs[0].format.dtype)
+    return formula_function(op_of(problem).formula, problem.inputs, problem.outputs[0].format.dtype)
 
 
 def pointers(problem: KernelProblem, at: StepExpressions) -> str:
