@@ -77,6 +77,7 @@ from bolt_build.planner.passes.recognise.share_differences import PART_SHARES
 from bolt_build.planner.passes.recognise.sinkhorn import RECOGNISE_SINKHORN
 from bolt_build.planner.passes.recognise.softmaxes import RECOGNISE_SOFTMAXES
 from bolt_build.planner.passes.recognise.squares import RECOGNISE_SQUARES
+from bolt_build.planner.passes.recognise.state_scans import RECOGNISE_SCANS
 from bolt_build.planner.passes.recognise.substitutions import RECOGNISE_SUBSTITUTIONS
 from bolt_build.planner.passes.recognise.summed_biases import SUM_BIASES
 from bolt_build.planner.passes.rows.carried_choices import CARRY_CHOICES
@@ -150,6 +151,7 @@ PIPELINE: tuple[Pass, ...] = (
     TURN_PARTS,  # what assignments leave is one concatenation
     REMOVE_COPIES,  # reshapes and transposes that undid each other, slices that take everything
     MERGE_DUPLICATES,
+    RECOGNISE_SCANS,  # places of steps are one slice or gather each, and steps end in one concatenation
     CHOSEN_MATRICES,  # moves of rows are one reshape, and nothing is folded into matrices yet
     UNSORTED_ROWS,  # experts are products with chosen matrices now
     NARROW_PLACES,  # gathers that take elements at places are no slices yet

@@ -26,7 +26,7 @@ from bolt_build.bench.torch_graph.module import _LOWER  # noqa: E402
 WITHOUT = {
     "convert", "fake-quantize", "fold-depth", "rearrange", "stack", "unfold-depth",  # passes alone make them
     "channel_attention", "head_rows", "pair_product", "pair_sum", "placed_matmul", "resample", "rotary",  # likewise
-    "chosen_matmul", "sinkhorn", "substitution", "weighed_windows",  # likewise
+    "chosen_matmul", "sinkhorn", "state_scan", "substitution", "weighed_windows",  # likewise
     "quantised-product", "quantised-map",  # likewise
     "integer-matmul", "integer-conv", "requantize", "scale-sums", "range-scale", "range-zero", "range-quantize",
     "bit_cast", "roi_align", "roi_pool", "deformed_windows", "tree_leaves",

@@ -82,6 +82,7 @@ from gpu_resnet50 import resnet50
 from gpu_rolling import rolling_trials
 from gpu_row_layers import row_trials
 from gpu_row_sums import row_sums
+from gpu_scans import scan_trials
 from gpu_scatters import scatter_trials
 from gpu_separated import separated_pools
 from gpu_shuffles import shuffle_trials
@@ -360,6 +361,7 @@ def _of_small_layers() -> list[Trial]:
     found += squeezes() + pair_trials() + shuffle_trials() + kept_trials()
     found += (
         region_trials()
+        + scan_trials()
         + formulas()
         + pair_sums()
         + pair_products()

@@ -53,6 +53,7 @@ def test_the_order_is_this() -> None:
         "turn-parts",
         "remove-copies",
         "merge-duplicates",
+        "recognise-scans",
         "chosen-matrices",
         "unsorted-rows",
         "narrow-places",

@@ -299,6 +299,55 @@ def of_pairs(g: Growing) -> str:
     return g.add(Reduce("mean", (2,), keepdims=False), made)
 
 
+def recurrence(g: Growing) -> str:
+    """A loop over tokens that an exporter unrolled: a state that decays, and what is read of it, in either direction.
+    Now and then a step is not as the others are."""
+    x = g.tensor(3)
+    images, steps, width = g.shape(x)
+    steps = min(steps, g.choose(6, 5, 7))
+    states = g.choose(0, 3)  # of each element: a matrix, whose rows are weighed and added up
+    rest = (images, width, states) if states else (images, width)
+    decay = g.choose(activated(g, x), g.weights(1, g.shape(x)[1], width), g.weights(width, states) if states else x)
+    weights = g.weights(images, g.shape(x)[1], max(states, 1))
+    state, made = g.weights(*g.choose(rest, (1,) * len(rest))), list[str]()
+
+    gathers = g.chance()
+
+    def taken(value: str, step: int) -> str:
+        """One place of the tokens, where the value has any."""
+        shape = g.shape(value)
+        if len(shape) < 3:
+            return value
+        if gathers:
+            return g.add(Gather(1), value, g.constant(np.int64(step)))
+        cut = g.add(Slice((0, step, 0), (shape[0], 1, shape[2]), (1, 1, 1)), value)
+        return g.add(Reshape((shape[0], shape[2])), cut)
+
+    order = range(steps) if g.chance() else range(steps - 1, -1, -1)
+    odd = g.choose(*order) if g.chance(4) else -1
+    whole = not g.chance(4)
+    for step in order:
+        factor, own = taken(decay, step), taken(x, step)
+        if states:
+            own = g.add(Reshape((images, width, 1)), own)
+            if len(g.shape(factor)) == 2 and g.shape(factor) != (width, states):
+                factor = g.add(Reshape((*g.shape(factor), 1)), factor)
+        state = g.add(Binary("mul"), state, factor)
+        state = g.add(Binary("max" if step == odd else "add"), state, own)
+        if not whole and step != order[-1]:
+            continue
+        read = state
+        if states:
+            row = g.add(Reshape((images, 1, states)), taken(weights, step))
+            read = g.add(Reduce("sum", (2,), keepdims=False), g.add(Binary("mul"), state, row))
+        made.append(g.add(Reshape((images, 1, width)), read))
+        if g.chance(40):
+            activated(g, read)
+    if order[0] != 0:
+        made.reverse()
+    return g.add(Concat(1), *made) if whole else activated(g, made[0])
+
+
 SEQUENCES = (
     differences,
     over_channels,
@@ -311,4 +360,5 @@ SEQUENCES = (
     of_pairs,
     latent_heads,
     experts,
+    recurrence,
 )

@@ -37,9 +37,9 @@ READ_APART = tuple(
 # channels, odd ones in whatever tile; products in fp32, in tiles; attention, keys shared by warps; the same over
 # channels; rows that lie apart, read and stored; gates of two products of single pixels; A operands that are
 # transformed as they are loaded; gated products; means of what was convolved; products around depthwise convolutions;
-# sums of rows; recurrent layers; poolings whose windows slide; images that are resampled; planes of both in shared
-# memory; integers in whole accesses; reductions, places and running sums of rows that begin anywhere; moves in whole
-# accesses, in halves of them and one by one; axes in another order, through tiles.
+# sums of rows; recurrent layers and recurrences; poolings whose windows slide; images that are resampled; planes of
+# both in shared memory; integers in whole accesses; reductions, places and running sums of rows that begin anywhere;
+# moves in whole accesses, in halves of them and one by one; axes in another order, through tiles.
 LABELS = (
     "strips-5x5+dw+mean-grouped-stripsx2x7x2x4x1x2xlast-f16",
     "whole-3x3s2+19-grouped-inverted_stripsx2x1x1x2x4-f16",
@@ -161,6 +161,7 @@ LABELS = (
     "channel-attention-alike-portable-tensor_coresx2-f16/row-f16/row",
     "concat-many-portable-direct-f32/channels_last-f32/channels_last",
     "f16-lstm-everything-portable-tensor_coresx8x256x2x1-f16/row",
+    "half-scan-delta-33-portable-lanesx8x2-f16/row-f16/row",
     "lanes-of-16-portable-direct-f32/row-f32/row",
     "cumsum-3000-portable-direct-i64/row-i64/row",
     "squeeze-odd+gate-portable-directx1-f16/channels_last-f16/channels_last",

@@ -8,6 +8,7 @@ from head_layers import ATTENTION, HEADS
 from quantised_layers import QUANTISED
 from recurrent_kernels import NARROW_RECURRENT, RECURRENT
 from region_layers import REGIONS, TREES, WEIGHED
+from scan_layers import SCANS
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import EpilogueOp, Op
@@ -388,5 +389,5 @@ NARROW = [
 
 LAYERS = [
     *ACTIVATIONS, *BINARIES, *POOLS, *NORMS, *REDUCTIONS, *NORMALIZATIONS, *MOVES, *PRODUCTS, *ATTENTION, *NARROW,
-    *QUANTISED, *REGIONS, *TREES, *WEIGHED, *HEADS, *RECURRENT, *NARROW_RECURRENT,
+    *QUANTISED, *REGIONS, *TREES, *WEIGHED, *HEADS, *RECURRENT, *NARROW_RECURRENT, *SCANS,
 ]  # fmt: skip
