@@ -216,6 +216,8 @@ CHANGES: tuple[Change, ...] = (
 
 def mutated(graph: Graph, random: Random) -> Graph | None:
     """The graph with one thing changed; None where what was drawn is none, or leaves no graph."""
+    if not graph.nodes:
+        return None
     values = {value.name: value for value in graph.values}
     changing = Changing(graph, random, list(graph.nodes), list(graph.outputs), values)
     if not random.choice(CHANGES)(changing):
