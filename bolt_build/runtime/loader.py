@@ -163,10 +163,15 @@ class Engine(Closing):
         return "; ".join(texts)
 
     def _numbers(self, batch: int, dims: Mapping[str, int]) -> Any:
-        """A batch and extents as the ABI takes them. Raises ValueError."""
+        """A batch and extents as the ABI takes them. Raises ValueError, and TypeError where `dims` is no mapping."""
+        if not isinstance(dims, Mapping):
+            raise TypeError(
+                f"dims is of type {type(dims).__name__}, wanted a mapping: extents by the names of dimensions"
+            )
         if set(dims) != set(self.dims):
             said = ", ".join(f"{name} {extent}" for name, extent in dims.items()) or "no extents"
-            raise ValueError(f"{self.name} was given {said}; it takes {self._built() or 'none'}")
+            takes = f"it takes {self._built()}" if self.dims else "none of its dimensions has several extents"
+            raise ValueError(f"{self.name} was given {said}; {takes}")
         extents = (whole(f"the extent of {name}", dims[name], 64) for name in self.dims)
         return (ctypes.c_int64 * (1 + len(self.dims)))(whole("the batch", batch, 64), *extents)
 

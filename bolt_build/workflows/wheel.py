@@ -101,7 +101,7 @@ def _loader(module: str) -> dict[str, bytes]:
 
 
 def _example(batch: Mapping[str, Any]) -> dict[str, object]:
-    """Words of the example: the batch, its inputs with NumPy's element types, its outputs."""
+    """Words of the example: the batch and extents, inputs with NumPy's element types, outputs."""
     numpy = {DType.BF16: "bfloat16", DType.BOOL: "bool"}
     kinds = {"f": "float", "i": "int", "u": "uint"}
 
@@ -118,7 +118,8 @@ def _example(batch: Mapping[str, Any]) -> dict[str, object]:
 
     inputs, outputs = ports(batch["inputs"]), ports(batch["outputs"])
     bfloat16 = any(port["dtype"] == "bfloat16" for port in (*inputs, *outputs))
-    return {"batch": batch["batch"], "inputs": inputs, "outputs": outputs, "bfloat16": bfloat16}
+    sizes = {"batch": batch["batch"], "dims": batch.get("dims", {})}
+    return sizes | {"inputs": inputs, "outputs": outputs, "bfloat16": bfloat16}
 
 
 def _digest(members: Mapping[str, bytes]) -> str:

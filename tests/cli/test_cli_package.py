@@ -23,6 +23,7 @@ from recipe_projects import PATIENCE_SECONDS, ROOT, Project, new_project
 
 from bolt_build.errors import ExitCode
 from bolt_build.runtime.loader import Engine
+from bolt_build.workflows.wheel import write_wheel
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -197,6 +198,23 @@ def test_the_wheel_says_what_it_needs_and_how_it_is_used(packed: Project) -> Non
     assert tags.splitlines()[-1] == f"Tag: py3-none-manylinux_{glibc}_x86_64"
     assert '"x": np.zeros([1, 3, 6, 6], "float32"),' in init
     compile(init, "__init__.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("dims", "context"),
+    [({}, "model.context(batch=2)"), ({"sequence": 64}, 'model.context(batch=2, dims={"sequence": 64})')],
+)
+def test_the_wheels_example_names_what_a_context_must_be_told(
+    dims: dict[str, int], context: str, tmp_path: Path
+) -> None:
+    port = {"name": "x", "dtype": "f32", "shape": [2, 64]}
+    batch = {"batch": 2, "inputs": [port], "outputs": [port]} | ({"dims": dims} if dims else {})
+    inner = {"batches": [batch], "requires": {"leastVersions": {"GLIBC": "2.34"}}}
+    built = {"externalParameters": {"name": "enc", "target": "host"}, "internalParameters": inner}
+    manifest = json.dumps({"predicate": {"buildDefinition": built}}).encode()
+    with zipfile.ZipFile(write_wheel(tmp_path, {"manifest.json": manifest}, ())) as wheel:
+        init = wheel.read("enc_host/__init__.py").decode()
+    assert f"with enc_host.load() as model, {context} as context:\n" in init
 
 
 def test_a_version_is_the_packages_own(packed: Project, tmp_path: Path) -> None:

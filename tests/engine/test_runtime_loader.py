@@ -139,6 +139,15 @@ def test_numbers_that_the_border_cannot_hold_are_not_cut_off(context: Context) -
         model.context(1.0)  # type: ignore[arg-type]
 
 
+def test_extents_are_named_and_only_where_there_are_several(context: Context) -> None:
+    with pytest.raises(TypeError) as caught:
+        context.model.context(4, dims="sequence")  # type: ignore[arg-type]
+    assert str(caught.value) == "dims is of type str, wanted a mapping: extents by the names of dimensions"
+    with pytest.raises(ValueError) as refused:
+        context.model.context(4, dims={"sequence": 8})
+    assert str(refused.value) == "relay was given sequence 8; none of its dimensions has several extents"
+
+
 def test_an_engine_of_several_batches_must_be_told_which(context: Context) -> None:
     with pytest.raises(ValueError) as caught:
         context.model.context()
