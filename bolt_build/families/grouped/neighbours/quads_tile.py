@@ -32,6 +32,8 @@ _ISSUED = 1.8
 """Clocks of a scheduler for each instruction of a warp beside others."""
 _FUNCTIONS = 0.3
 """What of the clocks of special functions comes on top."""
+_TANGENT_OPS, _LONGER = 3, 0.7
+"""Operations of SiLU by its tangent, and instructions for each of a longer function: fitted to three with GELU."""
 _TANGENT = 8
 """Clocks of a scheduler for a special function of a warp."""
 _SHUFFLE, _STORED = 4, 24
@@ -146,8 +148,9 @@ class QuadsTile(WarpgroupTile):
         shape, made = chain.conv, self.made(chain.conv)
         read = min(self.read_rows(shape), (self.rows - 1) * shape.stride[0] + shape.kernel[0])
         steps = ceil(chain.given / STEP)
-        of_row = 2 * self.each * (2 + chain.before / 2) + 4 * sum(self.sides(shape)) + (25 + 3 * steps) / self.at_once
-        of_result = 2 * made * (shape.taps + shape.epilogue / 2) + _STORED * ceil(made / 2) / 2
+        before, epilogue = (ops * (0.5 if ops <= _TANGENT_OPS else _LONGER) for ops in (chain.before, shape.epilogue))
+        of_row = 2 * self.each * (2 + before) + 4 * sum(self.sides(shape)) + (25 + 3 * steps) / self.at_once
+        of_result = 2 * made * (shape.taps + epilogue) + _STORED * ceil(made / 2) / 2
         # Rows of results that are not the tile's are made too.
         results = self.rows + older(shape) * (1 if self.rows < shape.out[0] else 0.5)
         issued = read * of_row + results * of_result
