@@ -32,7 +32,7 @@ def _below(layer: Layer) -> Layer:
 _LAYERS = (
     (
         scattered("atomic-added", 1, (2, 13, 40), 300, "add"),
-        (("columns", 32, 512), ("columns", 8, 256), ("runs", 1, 512)),
+        (("columns", 32, 512), ("columns", 8, 256), ("columns", 16, 1024), ("runs", 1, 512)),
     ),
     (
         _beyond(scattered("atomic-no-numbers", 1, (2, 70, 36), 45, "add")),

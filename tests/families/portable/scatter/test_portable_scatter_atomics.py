@@ -163,3 +163,22 @@ def test_memory_has_what_is_joined_and_a_byte_of_four_elements() -> None:
 def test_prediction_puts_it_first_where_updates_are_joined(problem: KernelProblem) -> None:
     legal = FAMILY.candidates(problem, H200)[0]
     assert "atomic" in str(min(legal, key=lambda each: FAMILY.predict(problem, each, H200)))
+
+
+@pytest.mark.parametrize(
+    ("problem", "columns"),
+    [
+        (scattered((32, 3000, 64), 9000, 1, "max"), 16),
+        (scattered((32, 3000, 64), 9000, 1), 8),
+    ],
+)
+def test_a_block_that_is_alone_has_more_threads(problem: KernelProblem, columns: int) -> None:
+    first, *others = [str(each) for each in FAMILY.candidates(problem, H200)[0]]
+    assert first == f"portable algorithm=atomic_columns columns={columns} threads=1024"
+    assert f"portable algorithm=atomic_columns columns={columns} threads=512" in others
+
+
+def test_blocks_beside_each_other_have_fewer_threads() -> None:
+    found = [str(each) for each in FAMILY.candidates(scattered((32, 100, 64), 900, 1, "max"), H200)[0]]
+    assert any("atomic_columns" in each for each in found)
+    assert not any("threads=1024" in each for each in found)

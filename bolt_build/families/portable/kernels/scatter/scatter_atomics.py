@@ -21,6 +21,8 @@ from bolt_build.targets import Gpu, Target
 
 THREADS, _REGISTERS, COLUMNS_BESIDE, WORD = (256, 512), 64, (32, 16, 8), 4
 """Threads of a block and registers of one (`atomic_registers`), lines of a block side by side, and bytes of a word."""
+_ALL = 1024
+"""Threads of a block of lines side by side that has a multiprocessor's shared memory for itself."""
 _RUNS = (2048, 4096, 8192, 12288)
 """Elements of a block's lines that are tried, where these are one run of memory."""
 _MORE, _MOST = 1 << 22, 0x7FFFFFFF
@@ -122,14 +124,16 @@ def _shared_runs(problem: KernelProblem, tile: AtomicRunsTile) -> int:
 def _columns(problem: KernelProblem, gpu: Gpu) -> Iterator[AtomicColumnsTile]:
     inner = lines_of(problem)[2]
     fit = [each for each in COLUMNS_BESIDE if each < 2 * inner or each == COLUMNS_BESIDE[-1]]
-    return (AtomicColumnsTile(each, threads) for each in fit for threads in THREADS)
+    for each in fit:
+        alone = 2 * _shared_columns(problem, AtomicColumnsTile(each, _ALL)) > gpu.shared_memory
+        yield from (AtomicColumnsTile(each, threads) for threads in (*THREADS, *((_ALL,) if alone else ())))
 
 
 def _refuse_columns(problem: KernelProblem, tile: AtomicColumnsTile, gpu: Gpu) -> str | None:
     if tile.columns not in COLUMNS_BESIDE:
         return Reason("there are blocks of 8, 16 or 32 lines, not of {}", tile.columns)
-    if tile.threads not in THREADS:
-        return Reason("there are blocks of 256 or 512 threads, not of {}", tile.threads)
+    if tile.threads not in (*THREADS, _ALL):
+        return Reason("there are blocks of 256, 512 or 1024 threads, not of {}", tile.threads)
     return refuse_shared(_shared_columns(problem, tile), gpu)
 
 
@@ -198,20 +202,28 @@ multiprocessor has fewer threads than so many; and where values of the updates t
 lines side by side."""
 
 
+_COLUMN_MEMORY, _ROUND, _ROUND_ELEMENT, _ROUND_UPDATE, _SECOND = 0.84, 4.55e-6, 0.395e-10, 9.1e-10, 0.944e-12
+"""Of lines side by side: the part of the bandwidth, seconds of a round of blocks, for each word of its elements and for
+each update of a thread, and those of a GPU for the second word of an update. They follow fifteen kernels of an H200,
+off by 20% at most."""
+_SECTOR, _HALF_SECTOR = 32, 1.1
+"""Bytes that memory gives at least, and how much longer it takes where rows of a block are less."""
+
+
 def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target: Target) -> float:
-    outer, _, inner = lines_of(problem)
-    parts = ceil(inner / tile.columns)
-    narrow = 1.0 if tile.columns >= 32 else 1.1 if tile.columns == 16 else 1.4
-    return seconds_of(
-        problem,
-        outer * parts,
-        tile.threads,
-        _shared_columns(problem, tile),
-        1.0,
-        parts * tile.columns / inner * narrow,
-        target,
-        updates_of(problem) * tile.columns,
-    )
+    """A block's updates wait for its elements, and its results for its updates: rounds of blocks follow each other."""
+    gpu, (outer, length, inner) = target.gpu, lines_of(problem)
+    assert gpu is not None, "lines are of a GPU's blocks"
+    blocks, words, updates = outer * ceil(inner / tile.columns), words_of(problem), problem.inputs[1].type.elements
+    there = beside(tile.threads, _REGISTERS, _shared_columns(problem, tile), gpu)
+    rounds = blocks / (gpu.sms * there)
+    rounds = ceil(rounds) if rounds <= _FEW_ROUNDS else rounds
+    one = _ROUND + length * tile.columns * words * _ROUND_ELEMENT
+    one += updates_of(problem) * tile.columns / tile.threads * _ROUND_UPDATE
+    narrow = _HALF_SECTOR if tile.columns * problem.inputs[0].format.dtype.nbytes < _SECTOR else 1.0
+    taken = moved(problem.nbytes, target) / _COLUMN_MEMORY * narrow + rounds * one + updates * (words - 1) * _SECOND
+    taken *= _SOUGHT if last_counts(problem) else 1.0
+    return float(_BEGIN + taken + OVERLAPPED * target.launch_seconds)
 
 
 def _seconds_of_runs(problem: KernelProblem, tile: AtomicRunsTile, target: Target) -> float:
