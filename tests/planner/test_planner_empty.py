@@ -13,6 +13,13 @@ from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import target_named
 
 EMPTY = {
+    "a product of no depth with a sum": """
+        graph g batch=2 (%a: f32[2,0,6], %b: f32[2,0,5]) -> (%y) {
+          const %c: f32[2,0,5]
+          %t = transpose(%a) perm=[0,2,1] // "t"
+          %s = add(%b, %c) // "s"
+          %y = matmul(%t, %s) // "y"
+        }""",
     "a slice of a slice": """
         graph g batch=1 (%x: f32[2,4,4,1]) -> (%y) {
           %s = slice(%x) begin=[0,0,1,0] count=[2,4,1,1] step=[1,1,1,1] // "s"

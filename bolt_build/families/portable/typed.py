@@ -102,7 +102,7 @@ def searched(lanes: int, tensors: int, nbytes: float, run: int | None = None) ->
     """Part of a GPU's bandwidth that a kernel reaches whose threads look for the elements of some tensors one by one,
     for `lanes` neighbours of the output, each of which moves so many bytes. In rows of fewer, `run` elements, a thread
     looks once for each of its rows."""
-    rows = 1 + (lanes - 1) / run if run is not None and run < lanes else 1.0
+    rows = 1 + (lanes - 1) / run if run is not None and 0 < run < lanes else 1.0
     instructions = (_OWN + tensors * rows * (_SEARCHED + _EACH * lanes)) / lanes
     return issued(instructions, nbytes)
 
