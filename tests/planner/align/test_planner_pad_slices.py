@@ -177,3 +177,17 @@ def test_depths_that_become_images_keep_their_channels() -> None:
     result = run(PAD_SLICES, before)
     assert channels(result.graph) == {"a": 48, "b": 48, "c": 48, "d": 48, "y": 24}
     agrees(before, result.graph)
+
+
+def test_channels_whose_sums_have_logarithms_stay() -> None:
+    """Zeros have none: minus infinity times a weight of zero is no number."""
+    before = graph("""
+        graph g batch=2 (%x: f32[2,8,5,5]) -> (%y) {
+          const %w: f32[20,8,1,1]
+          const %v: f32[8,20,1,1]
+          %c = conv(%x, %w) // "c"
+          %r = relu(%c) // "r"
+          %m = reduce(%r) mode=log_sum axes=[2,3] // "m"
+          %y = conv(%m, %v) // "y"
+        }""")
+    assert run(PAD_SLICES, before).graph == before

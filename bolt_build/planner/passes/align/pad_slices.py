@@ -113,7 +113,10 @@ def _of_channels(editor: GraphEditor, node: Node) -> bool:
 
 
 def _averages(node: Node) -> bool:
-    return isinstance(node.op, Reduce) and 1 not in node.op.axes and 0 not in node.op.axes and node.op.keepdims
+    """Whether it reduces pixels of each channel; zeros have no logarithm, which would pad with what is infinite."""
+    if not isinstance(node.op, Reduce) or node.op.mode == "log_sum":
+        return False
+    return 1 not in node.op.axes and 0 not in node.op.axes and node.op.keepdims
 
 
 def _is_depthwise(editor: GraphEditor, node: Node) -> bool:
