@@ -31,7 +31,11 @@ __all__ = [
     "LOCK_VERSION", "Lock", "LockEntry", "LockedEngine", "LockedTarget", "load_lock", "lock_text", "updated_lock_text",
 ]  # fmt: skip
 
-LOCK = DocumentKind("lock", f"lock: {LOCK_VERSION}")
+LOCK = DocumentKind(
+    "lock",
+    f"lock: {LOCK_VERSION}",
+    merged="take one side whole (git checkout --ours or --theirs), and tune again for what it lacks",
+)
 
 
 def load_lock(path: Path) -> Lock:

@@ -71,13 +71,18 @@ def resolve_plain(text: str) -> Plain:
 
 @dataclass(frozen=True)
 class DocumentKind:
-    """What a file is to its reader: a noun for messages, and how its first line reads."""
+    """What a file is to its reader: a noun for messages, how its first line reads, and what to do where a merge was
+    not finished."""
 
     noun: str
     beginning: str
+    merged: str = "keep one side, and remove the lines that begin with '<<<<<<<', '=======' and '>>>>>>>'"
 
 
 RECIPE = DocumentKind("recipe", "bolt: 1")
+
+_CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
+"""How lines begin that git writes where two branches changed the same ones."""
 
 
 def read_document(path: Path, kind: DocumentKind = RECIPE) -> tuple[Table, tuple[Diagnostic, ...]]:
@@ -86,6 +91,9 @@ def read_document(path: Path, kind: DocumentKind = RECIPE) -> tuple[Table, tuple
     Raises BoltError where no mapping can be read: a file that is missing, empty, not text or not YAML.
     """
     text = _read_text(path, kind)
+    if (conflict := _CONFLICT.search(text)) is not None:
+        mark = Mark(str(path), text.count("\n", 0, conflict.start()) + 1, 1)
+        raise BoltError([Diagnostic("merge-conflict", "a merge was not finished here", mark, kind.merged)])
     node = _composed(text, path, kind)
     start = Mark(str(path), 1, 1)
     hint = f"a {kind.noun} begins with '{kind.beginning}'"

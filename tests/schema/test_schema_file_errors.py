@@ -121,6 +121,22 @@ recipe.yaml:4:1: error[yaml-syntax]: a second document begins here
     | ^ one file holds one recipe
 """,
     ),
+    "merge that was not finished": (
+        HEAD + "<<<<<<< HEAD\npolicy: {skip: []}\n=======\npolicy: {}\n>>>>>>> other\n",
+        """\
+recipe.yaml:4:1: error[merge-conflict]: a merge was not finished here
+  4 | <<<<<<< HEAD
+    | ^ keep one side, and remove the lines that begin with '<<<<<<<', '=======' and '>>>>>>>'
+""",
+    ),
+    "half of a merge": (
+        HEAD + "policy: {}\n>>>>>>> other\n",
+        """\
+recipe.yaml:5:1: error[merge-conflict]: a merge was not finished here
+  5 | >>>>>>> other
+    | ^ keep one side, and remove the lines that begin with '<<<<<<<', '=======' and '>>>>>>>'
+""",
+    ),
     "undefined alias": (
         "bolt: 1\nmodel: *base\n",
         """\

@@ -170,6 +170,14 @@ def test_a_file_that_is_no_lock(tmp_path: Path, text: str, words: str) -> None:
     assert complaint(tmp_path, text).splitlines()[0] == f"net.lock.yaml:{words}"
 
 
+def test_a_lock_of_a_merge_that_was_not_finished(tmp_path: Path) -> None:
+    assert complaint(tmp_path, "lock: 3\n<<<<<<< HEAD\nx: 1\n=======\nx: 2\n>>>>>>> tune\ntargets: {}\n") == (
+        "net.lock.yaml:2:1: error[merge-conflict]: a merge was not finished here\n"
+        "  2 | <<<<<<< HEAD\n"
+        "    | ^ take one side whole (git checkout --ours or --theirs), and tune again for what it lacks\n"
+    )
+
+
 def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BoltError) as raised:
         load_lock(tmp_path / "gone.lock.yaml")
