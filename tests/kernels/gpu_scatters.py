@@ -109,6 +109,12 @@ SEGMENTS = (
     (claimed("segments-one", (1, 6), 1, 400, "add", DType.F32), ((2, 4),)),
 )
 """Slices of a batch whose updates groups of threads join, and blocks where there are more."""
+SEGMENT_ELEMENTS = (
+    (scattered("segments-of-lines", 1, (3, 77), 500, "add", DType.F32), ((1, 4), (1, 8))),
+    (scattered("segments-of-one-line", 0, (9,), 700, "add"), ((1, 4),)),
+    (scattered("segments-greatest-of-lines", 2, (2, 3, 50), 90, "max", DType.BF16), ((1, 4),)),
+)
+"""The same of elements along the last axis."""
 IN_ROWS = (
     (scattered("mask", 2, (3, 7, 41), 20), ((128, 5), (256, 21))),
     (scattered("vocabulary", 1, (5, 1501), 9, dtype=DType.F32), ((128, 1), (256, 2))),
@@ -227,7 +233,7 @@ def scatter_trials() -> list[Trial]:
             legal = PORTABLE.candidates(trial.step.problem, TARGET)[0]
             claims = [each for each in legal if "algorithm=claims" in str(each)]
             found += [replace(trial, candidate=each) for each in (claims[0], claims[-1])[: len(claims)]]
-    for layer, sizes in ((layer, sizes) for layer, sizes in SEGMENTS if asked((layer,))):
+    for layer, sizes in ((layer, sizes) for layer, sizes in (*SEGMENTS, *SEGMENT_ELEMENTS) if asked((layer,))):
         tiles = [candidate_of("portable", "segments", SegmentTile(*each)) for each in sizes]
         for trial in trials_of(layer, "portable"):
             found += [replace(trial, candidate=tile) for tile in tiles]

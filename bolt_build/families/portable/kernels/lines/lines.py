@@ -21,6 +21,7 @@ from bolt_build.families.portable.kernels.scatter.scatter_memory_atomics import 
 from bolt_build.families.portable.kernels.scatter.scatter_parts import COLUMNS as COLUMN_PARTS
 from bolt_build.families.portable.kernels.scatter.scatter_parts import RUNS as RUN_PARTS
 from bolt_build.families.portable.kernels.scatter.scatter_rows import FORM as IN_ROWS
+from bolt_build.families.portable.kernels.scatter.scatter_segments import ELEMENTS as SEGMENT_ELEMENTS
 from bolt_build.families.portable.kernels.scatter.scatter_segments import FORM as IN_SEGMENTS
 from bolt_build.families.portable.kernels.scatter.scatter_stages import FORM as IN_STAGES
 from bolt_build.families.portable.kernels.scatter.scatter_warps import COLUMNS as WARP_COLUMNS
@@ -180,6 +181,7 @@ RULES = (
             COLUMN_PARTS,
             RUN_PARTS,
             CLAIMED_ELEMENTS,
+            SEGMENT_ELEMENTS,
             ATOMIC_ELEMENTS,
         ),
     ),

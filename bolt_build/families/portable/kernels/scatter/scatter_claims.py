@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.lines.rows import WARP
 from bolt_build.families.portable.kernels.moves.gather import tuples_text
 from bolt_build.families.portable.kernels.norms.norm_loops import with_scratch
 from bolt_build.families.portable.kernels.scatter.scatter_lines import UPDATES
@@ -78,10 +79,13 @@ def _refuse_tile(problem: KernelProblem, tile: ClaimTile, gpu: Gpu) -> str | Non
 _REACHED, _INSTRUCTIONS, _ISSUED, _HIDDEN = 0.6, 45, 0.6, 0.1
 """The part of the bandwidth, as two kernels of an H200 reached; and guesses at instructions of a thread for its word,
 the part of the rate at which they go, and that of the shorter of both which the longer one does not hide."""
-_CHAIN, _SOUGHT, _STEP = 0.45, 32, 2.5e-9
-"""What updates that are joined take more for each one that a slice has beside its first, in the mean; those of one
-slice above which its threads go through all of them; and a guess at seconds of one of these, which wait for each
-other."""
+UNEVEN = 2.0
+"""How much longer chains take where some slices have most updates: updates that were drawn evenly took less, and one
+slice of over 32 a thousand times as long."""
+_CHAIN, _SOUGHT, _STEP = 15e-12, 32, 2.5e-9
+"""Seconds of a GPU for a step of a warp along a slice's chain, which it walks once for each update and once more: as
+eight kernels of an H200 took, off by a quarter; updates of one slice above which its threads go through all of them;
+and a guess at seconds of one of these, which wait for each other."""
 _LAUNCHES, _WAIT = 3, 0.7e-6
 """Kernels one after the other, and seconds in which one's threads wait for what they ask for first."""
 
@@ -95,8 +99,8 @@ def _seconds(problem: KernelProblem, tile: ClaimTile, target: Target) -> float:
     op, (slices, updates) = problem.op, counts(problem)
     assert isinstance(op, ScatterND)
     if op.reduction != "none":
-        each = updates / slices
-        both += _CHAIN * max(0.0, each - 1) * memory if each <= _SOUGHT else updates * _STEP + each * memory
+        each, warps = updates / slices, slices * ceil(slice_of(problem) / tile.lanes / WARP)
+        both += UNEVEN * _CHAIN * warps * each * (each + 1) if each <= _SOUGHT else updates * _STEP + each * memory
     return float(both + _LAUNCHES * (OVERLAPPED * target.launch_seconds + _WAIT))
 
 

@@ -9,7 +9,7 @@ from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.norms.norm_loops import with_scratch
-from bolt_build.families.portable.kernels.scatter.scatter_claims import CLAIM, MOST_SCRATCH, ClaimTile
+from bolt_build.families.portable.kernels.scatter.scatter_claims import CLAIM, MOST_SCRATCH, UNEVEN, ClaimTile
 from bolt_build.families.portable.kernels.scatter.scatter_lines import UPDATES, parameters, refuse_apart
 from bolt_build.families.portable.typed import ctype
 from bolt_build.families.reason import Reason
@@ -65,7 +65,7 @@ kernels of an H200, off by 15%."""
 
 def _seconds(problem: KernelProblem, tile: ClaimTile, target: Target) -> float:
     elements, updates = _counts(problem)
-    chains = 1 + _CHAIN * max(0.0, updates / elements - 1)
+    chains = 1 + UNEVEN * _CHAIN * max(0.0, updates / elements - 1)
     memory = moved(problem.nbytes + 2 * _scratch(problem) + 2 * _SECTOR * updates * chains, target) / _REACHED
     single = elements * _ELEMENT / tile.lanes + updates * _WAITS * tile.lanes
     return float(memory + single + _LAUNCHES * (OVERLAPPED * target.launch_seconds + _WAIT))

@@ -35,8 +35,10 @@ struct SegmentWords {
   using Word = Lanes<T, lanes>;
   using Value = typename Computed<T>::type;
   static constexpr bool in_order = !std::is_integral_v<Value>;  ///< rounded sums differ, and so do zeros that are compared
-  static constexpr int threads = block_threads, groups = threads / group, room = segment_room(group), ahead = 4;
-  static constexpr std::uint32_t bit_words = 4096, window = 32 * bit_words;
+  static constexpr int threads = block_threads, groups = threads / group, room = segment_room(group);
+  /// Threads of a block that has a long segment, updates of each on their way at once, and numbers that have a bit.
+  static constexpr int long_threads = 1024, parts = long_threads / group, ahead = 4, long_ahead = 8;
+  static constexpr std::uint32_t bit_words = 2048, window = 32 * bit_words;
 
   Segments s;
   Divisor words, chunks;  ///< of a slice, and groups of these
@@ -74,7 +76,7 @@ struct SegmentWords {
       Value values[lanes];
 #pragma unroll
       for (int i = 0; i < lanes; ++i) values[i] = read(&found.at[i]);
-      join(values, in_order && many > 1 ? sorted[own] : given[own], 0, many, word);
+      join<ahead>(values, in_order && many > 1 ? sorted[own] : given[own], 0, many, word);
 #pragma unroll
       for (int i = 0; i < lanes; ++i) found.at[i] = element<T>(values[i]);
     }
@@ -83,8 +85,8 @@ struct SegmentWords {
 
   /// Long segments, each in as many parts as a block has groups; these are joined in their order.
   __device__ void join_long(std::uint32_t block, std::uint32_t blocks) const {
-    __shared__ Value parts[threads][lanes];
-    __shared__ bool begun[groups];
+    __shared__ Value made[long_threads][lanes];
+    __shared__ bool begun[parts];
     const std::uint32_t items = s.totals[1] * chunks.by;
     for (std::uint32_t item = block; item < items; item += blocks) {
       const std::uint32_t one = chunks.quotient(item), slice = s.longs[one], many = s.many[slice], begin = s.begin[slice];
@@ -93,15 +95,15 @@ struct SegmentWords {
       __syncthreads();
       if constexpr (in_order) put_in_order(slice, begin, many);
       const std::uint32_t* const numbers = (in_order ? s.places : s.rows) + begin;
-      const std::uint32_t each = (many + groups - 1) / groups, first = min(own * each, many), end = min(first + each, many);
+      const std::uint32_t each = (many + parts - 1) / parts, first = min(own * each, many), end = min(first + each, many);
       Value values[lanes];
       if (first < end && word < words.by) {
         const Word update = of_update(numbers[first], word);
 #pragma unroll
         for (int i = 0; i < lanes; ++i) values[i] = read(&update.at[i]);
-        join(values, numbers, first + 1, end, word);
+        join<long_ahead>(values, numbers, first + 1, end, word);
 #pragma unroll
-        for (int i = 0; i < lanes; ++i) parts[threadIdx.x][i] = values[i];
+        for (int i = 0; i < lanes; ++i) made[threadIdx.x][i] = values[i];
       }
       if (lane == 0) begun[own] = first < end;
       __syncthreads();
@@ -110,9 +112,9 @@ struct SegmentWords {
       Word found = *reinterpret_cast<const Word*>(data + at);
 #pragma unroll
       for (int i = 0; i < lanes; ++i) values[i] = read(&found.at[i]);
-      for (int part = 0; part < groups && begun[part]; ++part)
+      for (int part = 0; part < parts && begun[part]; ++part)
 #pragma unroll
-        for (int i = 0; i < lanes; ++i) values[i] = Function{}(values[i], parts[part * group + lane][i]);
+        for (int i = 0; i < lanes; ++i) values[i] = Function{}(values[i], made[part * group + lane][i]);
 #pragma unroll
       for (int i = 0; i < lanes; ++i) found.at[i] = element<T>(values[i]);
       *reinterpret_cast<Word*>(to + at) = found;
@@ -124,6 +126,7 @@ struct SegmentWords {
     return *reinterpret_cast<const Word*>(updates + Index{number} * inner + Index{word} * lanes);
   }
   /// Joins updates `first` to `end` of a list, several of which are on their way at once.
+  template <int ahead>
   __device__ void join(Value (&values)[lanes], const std::uint32_t* numbers, std::uint32_t first, std::uint32_t end,
                        std::uint32_t word) const {
 #pragma unroll 1
@@ -142,15 +145,15 @@ struct SegmentWords {
   /// Leaves the numbers of a segment in their order in `places`: a bit of each is set, and bits are counted. Blocks that have words
   /// of the same slice leave the same.
   __device__ void put_in_order(std::uint32_t slice, std::uint32_t begin, std::uint32_t many) const {
-    __shared__ std::uint32_t bits[bit_words], sums[threads / 32];
-    constexpr std::uint32_t own = bit_words / threads;
+    __shared__ std::uint32_t bits[bit_words], sums[long_threads / 32];
+    constexpr std::uint32_t own = bit_words / long_threads;
     const std::uint32_t first = of_batch.quotient(slice) * tuples, end = first + tuples;
     std::uint32_t done = 0;
 #pragma unroll 1
     for (std::uint32_t base = first; base < end && done < many; base += window) {
-      for (std::uint32_t i = threadIdx.x; i < bit_words; i += threads) bits[i] = 0;
+      for (std::uint32_t i = threadIdx.x; i < bit_words; i += long_threads) bits[i] = 0;
       __syncthreads();
-      for (std::uint32_t i = threadIdx.x; i < many; i += threads)
+      for (std::uint32_t i = threadIdx.x; i < many; i += long_threads)
         if (const std::uint32_t bit = s.rows[begin + i] - base; bit < window) atomicOr(bits + bit / 32, 1u << (bit % 32));
       __syncthreads();
       std::uint32_t count = 0;
@@ -159,7 +162,7 @@ struct SegmentWords {
       if (threadIdx.x % 32 == 31) sums[threadIdx.x / 32] = up_to;
       __syncthreads();
       std::uint32_t before = done + up_to - count;
-      for (std::uint32_t warp = 0; warp < threads / 32; ++warp) {
+      for (std::uint32_t warp = 0; warp < long_threads / 32; ++warp) {
         if (warp < threadIdx.x / 32) before += sums[warp];
         done += sums[warp];
       }
@@ -248,7 +251,7 @@ void scatter_segments(const Run& r, const GatherND& p, int long_blocks, const vo
       r, (Index{slices} * chunks.by + Joined::groups - 1) / Joined::groups,
       [=] __device__(std::uint32_t block) { joined.join_short(block); }, "scatter");
   const auto blocks = static_cast<std::uint32_t>(long_blocks);
-  launch_blocks<block_threads, 2>(
+  launch_blocks<Joined::long_threads, 1>(
       r, long_blocks, [=] __device__(std::uint32_t block) { joined.join_long(block, blocks); }, "scatter");
 }
 

@@ -10,7 +10,7 @@ from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.form import candidate_of
 from bolt_build.families.portable.kernels.scatter.scatter_segments import SegmentTile
 from bolt_build.graph.ir import Layout
-from bolt_build.graph.ops.moves.scatter import ScatterND
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 from bolt_build.targets import Target, target_named
 
 FAMILY, H200, T4 = Portable(), target_named("h200"), target_named("t4")
@@ -78,8 +78,27 @@ def test_the_plan_keeps_numbers_of_updates_and_of_long_segments() -> None:
     assert (code.member_type, code.member_arguments) == ("bolt::portable::PassedNorm", str(numbers))
     assert code.call == (
         "bolt::portable::scatter_segments<bolt::portable::typed::Add, 8, 8, bolt::portable::f16, std::int64_t>(r, "
-        "bolt::portable::GatherND{.batches = 32, .tuples = 9000, .inner = 64, .extents = {1, {3000}}}, 528, "
+        "bolt::portable::GatherND{.batches = 32, .tuples = 9000, .inner = 64, .extents = {1, {3000}}}, 264, "
         "d, i, u, y);"
     )
     few = FAMILY.emit(added((9, 64), 60), candidate_of("portable", "segments", SegmentTile(8, 8)), H200, AT)
     assert ", 0, d, i, u, y);" in few.call  # none can be long
+
+
+def degrees(nodes: int, edges: int, dtype: DType = DType.F32) -> KernelProblem:
+    data, indices, updates = (
+        Operand(shape, TensorFormat(of, Layout.ROW))
+        for shape, of in (((nodes,), dtype), ((edges,), DType.I64), ((edges,), dtype))
+    )
+    return KernelProblem(ScatterElements(0, "add"), (data, indices, updates), (data,), (), DType.F32, "h200")
+
+
+def test_elements_along_the_last_axis_are_slices_of_one() -> None:
+    problem = degrees(100_000, 1_000_000)
+    first = FAMILY.candidates(problem, H200)[0][0]
+    assert str(first) == "portable algorithm=segments lanes=1 threads=4"
+    assert FAMILY.emit(problem, first, H200, AT).call == (
+        "bolt::portable::scatter_segments<bolt::portable::typed::Add, 1, 4, float, std::int64_t>(r, "
+        "bolt::portable::GatherND{.batches = 1, .tuples = 1000000, .inner = 1, .extents = {1, {100000}}}, 264, "
+        "d, i, u, y);"
+    )
