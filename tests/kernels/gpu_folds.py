@@ -16,6 +16,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate
 from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels.lines.scan_parts import ScanPartsTile
+from bolt_build.families.portable.kernels.lines.scan_passed import ScanPassedColumnsTile, ScanPassedTile
 from bolt_build.families.portable.kernels.lines.scan_slabs import ScanClusterTile, ScanSlabTile
 from bolt_build.families.portable.kernels.lines.scans import ScanColumnsTile, ScanRunsTile
 from bolt_build.families.portable.kernels.places.binned_places import BinTile
@@ -40,15 +41,15 @@ from bolt_build.graph.ops.lines.reduce import Reduce
 PORTABLE = Portable()
 Tile = (
     RunsTile | RunClusterTile | SlabTile | ColumnsTile | PixelsTile | ClusterTile | SortTile | SelectTile | FewTile
-    | BoundTile | FewLinesTile | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanColumnsTile
-    | ScanSlabTile | ScanClusterTile | ScanPartsTile
+    | BoundTile | FewLinesTile | SiftTile | PartTile | CountTile | DrawTile | BinTile | ScanRunsTile | ScanPassedTile
+    | ScanColumnsTile | ScanPassedColumnsTile | ScanSlabTile | ScanClusterTile | ScanPartsTile
 )  # fmt: skip
 ALGORITHMS = {
     RunsTile: "runs", RunClusterTile: "run_clusters", SlabTile: "slabs", ColumnsTile: "columns", PixelsTile: "pixels",
     ClusterTile: "clusters", SortTile: "sorted", SelectTile: "selected", FewTile: "few", SiftTile: "sifted",
-    BoundTile: "bounded", PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned",
-    FewLinesTile: "few_lines", ScanRunsTile: "runs", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
-    ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts",
+    BoundTile: "bounded", PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned", FewLinesTile: "few_lines",
+    ScanRunsTile: "runs", ScanPassedTile: "passed", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
+    ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts", ScanPassedColumnsTile: "passed_columns",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
 
@@ -173,14 +174,20 @@ TILES: tuple[tuple[Layer, tuple[Tile, ...]], ...] = (
     (hidden(folded("drawn-most-hidden", Places(1, 32), 4, 333)), (DrawTile(16),)),
     (folded("drawn-single", Places(1, 8), 5, 1201, dtype=DType.F32), (DrawTile(38),)),
     (folded("running", CumSum(1), 11, 333), (ScanRunsTile(32), ScanRunsTile(256))),
-    (folded("running-far", CumSum(1, True), 2, 21007), (ScanRunsTile(256, 3), ScanRunsTile(256, 2))),
-    (folded("running-far-back", CumProd(1, False, True), 1, 33000, dtype=DType.I8, span=2), (ScanRunsTile(256, 3),)),
+    (folded("running-far", CumSum(1, True), 2, 21007),
+     (ScanRunsTile(256, 3), ScanRunsTile(256, 2), ScanPassedTile(4, 4), ScanPassedTile(8, 4))),
+    (folded("running-far-back", CumProd(1, False, True), 1, 33000, dtype=DType.I8, span=2),
+     (ScanRunsTile(256, 3), ScanPassedTile(4, 2))),
+    (folded("running-far-numbers", CumSum(1, False, True), 3, 5001, dtype=DType.I64, span=9), (ScanPassedTile(4, 5),)),
     (folded("running-back", CumSum(1, True, True), 3, 2503), (ScanRunsTile(32), ScanRunsTile(256))),
     (folded("running-bytes", CumSum(2, True), 3, 5, 77, dtype=DType.I8, span=9), (ScanRunsTile(32),)),
     (folded("running-products", CumProd(1, False, True), 5, 61, span=1), (ScanRunsTile(32),)),
     (folded("running-long", CumSum(1), 3, 1201, dtype=DType.I64, span=9), (ScanRunsTile(32), ScanRunsTile(256))),
     (folded("running-down", CumSum(1), 2, 150, 48), (ScanColumnsTile(8, 4), ScanColumnsTile(2, 16))),
     (folded("running-up", CumSum(0, True, True), 333, 37), (ScanColumnsTile(1, 32), ScanColumnsTile(1, 64))),
+    (folded("running-down-far", CumSum(1), 2, 1500, 48), (ScanPassedColumnsTile(8, 8), ScanPassedColumnsTile(8, 32))),
+    (folded("running-up-far", CumSum(0, True, True), 333, 37), (ScanPassedColumnsTile(1, 32),)),
+    (folded("running-products-far", CumProd(1), 1, 1300, 34, dtype=DType.I64, span=1), (ScanPassedColumnsTile(2, 16),)),
     (folded("running-slabs", CumSum(1), 5, 203, 13), (ScanSlabTile(1, 203), ScanSlabTile(2, 24), ScanSlabTile(2, 19))),
     (folded("running-slabs-back", CumSum(1, True, True), 3, 77, 65), (ScanSlabTile(1, 77), ScanSlabTile(2, 16))),
     (folded("running-slabs-products", CumProd(1), 4, 41, 3, dtype=DType.I64, span=2), (ScanSlabTile(2, 8),)),

@@ -79,8 +79,8 @@ def test_parts_that_are_not_legal_have_a_reason(
 
 
 def test_parts_of_one_long_slab_have_blocks_of_their_own_without_a_lock() -> None:
-    (first, *_), _ = FAMILY.candidates(ROUTES, H200)
-    assert str(first).startswith("portable algorithm=slab_parts rows=")
+    offered = FAMILY.candidates(ROUTES, H200)[0]
+    assert any(str(each).startswith("portable algorithm=slab_parts rows=") for each in offered[:2])
     code = FAMILY.emit(ROUTES, parts(256), H200, AT)
     assert code.member_arguments == str(128 * 64 * 8)
     assert code.call == (

@@ -7,7 +7,7 @@ from math import ceil, prod
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.geometry import MOST_AXES
-from bolt_build.families.portable.kernels.lines import scan_parts, scan_slabs, scans
+from bolt_build.families.portable.kernels.lines import scan_parts, scan_passed, scan_slabs, scans
 from bolt_build.families.portable.kernels.lines.line_extents import lines_text
 from bolt_build.families.portable.kernels.moves.gather import elements_along, tuples_text
 from bolt_build.families.portable.kernels.scatter.scatter_atomics import COLUMNS as ATOMIC_COLUMNS
@@ -158,7 +158,10 @@ RULES = (
             gpu_bandwidth=_scanned,
             gpu_latency=_rounds,
             layouts=row_major,
-            forms=(scans.RUNS, scans.COLUMNS, scan_slabs.FORM, scan_slabs.CLUSTERS, scan_parts.FORM),
+            forms=(
+                *(scans.RUNS, scan_passed.FORM, scans.COLUMNS, scan_passed.COLUMNS),
+                *(scan_slabs.FORM, scan_slabs.CLUSTERS, scan_parts.FORM),
+            ),
         )
         for op in (CumSum, CumProd)
     ),

@@ -24,7 +24,7 @@ from bolt_build.targets import Gpu, Target
 
 THREADS = (8, 16, WARP, BLOCK)
 """Threads that a line of neighbours may have: less than a warp where it has a turn of a few words."""
-_TOTAL = 8
+TOTAL = 8
 """Bytes of what a part of a line comes to, at most."""
 ACROSS = (4, 8, 16, WARP, 64)
 """Threads of a block that lie side by side, each with lines of its own."""
@@ -63,7 +63,7 @@ class ScanColumnsTile(NumberTile):
 
 
 @dataclass(frozen=True)
-class _Lines:
+class Scanned:
     """So many lines of `extent` elements, `inner` of which lie side by side, of `element` bytes each."""
 
     many: int
@@ -72,27 +72,27 @@ class _Lines:
     element: int
 
 
-def _lines(problem: KernelProblem) -> _Lines:
+def scanned_lines(problem: KernelProblem) -> Scanned:
     """Of row-major tensors: there are no others."""
     op, x = problem.op, problem.inputs[0]
     assert isinstance(op, CumSum | CumProd)
     extent, inner = x.shape[op.axis], prod(x.shape[op.axis + 1 :])
-    return _Lines(x.type.elements // max(extent, 1), extent, inner, x.format.dtype.nbytes)
+    return Scanned(x.type.elements // max(extent, 1), extent, inner, x.format.dtype.nbytes)
 
 
-def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
+def refuse_scan(problem: KernelProblem, gpu: Gpu) -> str | None:
     elements = problem.inputs[0].type.elements
     if elements == 0:
         return "there are no elements"
     return Reason("{} elements are more than the {} that it counts", elements, COUNTED) if elements > COUNTED else None
 
 
-def _turns(lines: _Lines, threads: int) -> int:
+def _turns(lines: Scanned, threads: int) -> int:
     """How often the threads of a line ask for words."""
     return ceil(ceil((lines.extent * lines.element + WORD - lines.element) / WORD) / (threads * LOADS))
 
 
-def _runs(lines: _Lines, gpu: Gpu) -> Iterator[ScanRunsTile]:
+def _runs(lines: Scanned, gpu: Gpu) -> Iterator[ScanRunsTile]:
     """A warp or a block a line; several blocks where these are few and long."""
     yield from (ScanRunsTile(threads) for threads in THREADS if threads >= WARP or _turns(lines, threads) == 1)
     wanted = (ceil(waves * gpu.sms / max(lines.many, 1)) for waves in (1, 2, 4))
@@ -101,7 +101,7 @@ def _runs(lines: _Lines, gpu: Gpu) -> Iterator[ScanRunsTile]:
             yield ScanRunsTile(BLOCK, blocks)
 
 
-def _refuse_runs(tile: ScanRunsTile, lines: _Lines) -> str | None:
+def _refuse_runs(tile: ScanRunsTile, lines: Scanned) -> str | None:
     if tile.threads not in THREADS:
         return Reason("no line has {} threads", tile.threads)
     if tile.blocks > 1 and tile.threads < BLOCK:
@@ -110,14 +110,17 @@ def _refuse_runs(tile: ScanRunsTile, lines: _Lines) -> str | None:
     return Reason("{} parts of a line are not shared by {} blocks", turns, tile.blocks) if tile.blocks > turns else None
 
 
-def _columns(lines: _Lines) -> Iterator[ScanColumnsTile]:
-    """The widest access that lines side by side are whole ones of."""
+def widest(lines: Scanned) -> int:
+    """Elements of the widest access that lines side by side are whole ones of."""
     most = WORD // lines.element
-    lanes = next(n for n in (16, 8, 4, 2, 1) if n <= most and lines.inner % n == 0)
-    return (ScanColumnsTile(lanes, across) for across in ACROSS)
+    return next(n for n in (16, 8, 4, 2, 1) if n <= most and lines.inner % n == 0)
 
 
-def _refuse_columns(tile: ScanColumnsTile, lines: _Lines) -> str | None:
+def _columns(lines: Scanned) -> Iterator[ScanColumnsTile]:
+    return (ScanColumnsTile(widest(lines), across) for across in ACROSS)
+
+
+def refuse_columns(tile: ScanColumnsTile, lines: Scanned) -> str | None:
     if tile.across not in ACROSS:
         return Reason("no {} threads have lines side by side", tile.across)
     if tile.lanes < 1 or tile.lanes * lines.element > WORD or tile.lanes & (tile.lanes - 1):
@@ -128,10 +131,10 @@ def _refuse_columns(tile: ScanColumnsTile, lines: _Lines) -> str | None:
 
 
 _REGISTERS = 72
-_REACHED, _ACROSS, _SECTOR, _NARROW = 0.8, 0.62, 32, 8
+_REACHED, _ACROSS, _SECTOR, _NARROW = 0.8, 0.55, 32, 8
 """The parts of a GPU's bandwidth that words reach which are read and stored, of runs and across neighbours; bytes of a
 sector of memory; and those of a word below which a thread asks for two rounds at once. Those across neighbours are
-fitted to twelve kernels of an H200, which are off by 20%."""
+fitted to sixteen kernels of an H200, which are off by 20%."""
 _WAIT, _ROUND = 4.0e-6, 0.7e-6
 """Seconds in which what a block has under way is read, scanned and stored, on a busy GPU, as lines of 512 elements took
 on an H200 in one, four and eight rounds; and a guess at what a round takes on one that is not."""
@@ -162,7 +165,7 @@ def _seconds(
 
 
 def _seconds_of_runs(problem: KernelProblem, tile: ScanRunsTile, target: Target) -> float:
-    lines = _lines(problem)
+    lines = scanned_lines(problem)
     lanes = WORD // lines.element
     words = ceil((lines.extent + lanes - 1) / lanes)
     turns = ceil(words / tile.threads)
@@ -178,7 +181,7 @@ def _seconds_of_runs(problem: KernelProblem, tile: ScanRunsTile, target: Target)
 
 
 def _seconds_of_columns(problem: KernelProblem, tile: ScanColumnsTile, target: Target) -> float:
-    lines = _lines(problem)
+    lines = scanned_lines(problem)
     parts, held = BLOCK // tile.across, tile.held(lines.element)
     blocks = ceil(lines.many / tile.lanes / tile.across)
     rounds = ceil(lines.extent / (parts * held))
@@ -196,13 +199,13 @@ def _seconds_of_columns(problem: KernelProblem, tile: ScanColumnsTile, target: T
     return _seconds(problem, blocks, rounds, BLOCK * word * used * whole, issued, target, most)
 
 
-def _function(problem: KernelProblem) -> tuple[str, int]:
+def function_of(problem: KernelProblem) -> tuple[str, int]:
     """The C++ type that joins two elements, and what comes of none."""
     return ("bolt::portable::typed::Add", 0) if isinstance(problem.op, CumSum) else ("bolt::portable::typed::Mul", 1)
 
 
 def _emit_runs(problem: KernelProblem, tile: ScanRunsTile, at: StepExpressions) -> StepCode:
-    op, lines, (function, first) = problem.op, _lines(problem), _function(problem)
+    op, lines, (function, first) = problem.op, scanned_lines(problem), function_of(problem)
     assert isinstance(op, CumSum | CumProd)
     how = f"{tile.threads}, {boolean(op.reverse)}, {ctype(problem.inputs[0].format.dtype)}, {function}"
     flags = f"{tile.blocks}, {boolean(op.exclusive)}"
@@ -211,11 +214,11 @@ def _emit_runs(problem: KernelProblem, tile: ScanRunsTile, at: StepExpressions) 
     header = ("bolt_portable/cuda/lines/scan_runs.h",)
     if tile.blocks == 1:
         return StepCode(header, None, "", call)
-    return StepCode(header, "bolt::portable::SharedTotals", str(lines.many * tile.blocks * _TOTAL), call)
+    return StepCode(header, "bolt::portable::SharedTotals", str(lines.many * tile.blocks * TOTAL), call)
 
 
 def _emit_columns(problem: KernelProblem, tile: ScanColumnsTile, at: StepExpressions) -> StepCode:
-    op, x, (function, first) = problem.op, problem.inputs[0], _function(problem)
+    op, x, (function, first) = problem.op, problem.inputs[0], function_of(problem)
     assert isinstance(op, CumSum | CumProd)
     how = f"{tile.lanes}, {tile.across}, {ctype(x.format.dtype)}, {function}"
     flags = f"{boolean(op.exclusive)}, {boolean(op.reverse)}"
@@ -226,20 +229,20 @@ def _emit_columns(problem: KernelProblem, tile: ScanColumnsTile, at: StepExpress
 
 RUNS: Form[ScanRunsTile] = Form(
     "runs",
-    lambda problem: _lines(problem).inner == 1,
-    _refuse,
-    lambda problem, gpu: _runs(_lines(problem), gpu),
-    lambda problem, tile, gpu: _refuse_runs(tile, _lines(problem)),
+    lambda problem: scanned_lines(problem).inner == 1,
+    refuse_scan,
+    lambda problem, gpu: _runs(scanned_lines(problem), gpu),
+    lambda problem, tile, gpu: _refuse_runs(tile, scanned_lines(problem)),
     _seconds_of_runs,
     ScanRunsTile.read,
     _emit_runs,
 )
 COLUMNS: Form[ScanColumnsTile] = Form(
     "columns",
-    lambda problem: _lines(problem).inner > 1,
-    _refuse,
-    lambda problem, gpu: _columns(_lines(problem)),
-    lambda problem, tile, gpu: _refuse_columns(tile, _lines(problem)),
+    lambda problem: scanned_lines(problem).inner > 1,
+    refuse_scan,
+    lambda problem, gpu: _columns(scanned_lines(problem)),
+    lambda problem, tile, gpu: refuse_columns(tile, scanned_lines(problem)),
     _seconds_of_columns,
     ScanColumnsTile.read,
     _emit_columns,

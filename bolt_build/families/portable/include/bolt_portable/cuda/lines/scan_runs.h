@@ -1,8 +1,7 @@
 // Running sums and products of lines of neighbours, wherever a line begins: threads read and store whole words.
 #pragma once
 
-#include "bolt_portable/cuda/granules.h"
-#include "bolt_portable/cuda/lines/scan.h"
+#include "bolt_portable/cuda/lines/line_words.h"
 #include "bolt_portable/cuda/shared_totals.h"
 #include "bolt_portable/divisor.h"
 
@@ -16,19 +15,16 @@ namespace bolt::portable {
 /// Where lines are few and long each is cut in parts, of a block each. A first launch leaves what each part comes to, and in
 /// the second one a block begins with what those in front of it have left.
 template <int threads, bool reverse, typename T, typename Function>
-struct ScanRuns {
-  using Value = typename Computed<T>::type;
+struct ScanRuns : LineWords<reverse, T> {
+  using Line = LineWords<reverse, T>;
+  using Value = typename Line::Value;
+  using WordOfLine = typename Line::Word;
   static constexpr int together = block_threads / threads, warps = threads / 32, ahead = 4;
   static constexpr int width = threads < 32 ? threads : 32;  ///< that are scanned together
-  static constexpr std::uint32_t lanes = Granules<T>::lanes;
+  static constexpr std::uint32_t lanes = Line::lanes;
+  using Line::exclusive, Line::extent, Line::first, Line::in, Line::lines, Line::put_word;
 
-  Granules<T> in;
-  T* out;      ///< element 0 of the input's words
-  bool whole;  ///< words of the output lie as those of the input
-  bool exclusive;
   bool leaves;  ///< totals of parts, and stores nothing else
-  std::uint32_t lines, extent;
-  int first;
   Divisor parts;
   std::uint32_t share, most;  ///< words of a part, and of a line at most
   Value* totals;        ///< [line][part]
@@ -50,7 +46,7 @@ struct ScanRuns {
         const Value all = of_block(total_of(part * share, last, thread, place, word_at));
         if (thread == 0) totals[line * parts.by + part] = all;
       } else {
-        run_block(part * share, last, thread, place, word_at, begin, in_front(totals + line * parts.by, part));
+        run_block(part * share, last, thread, place, word_at, in_front(totals + line * parts.by, part));
       }
       return;
     }
@@ -74,12 +70,6 @@ struct ScanRuns {
   }
 
  private:
-  /// A word of the tensor: its first element, whether it is there and all of it the line's, and how far behind its beginning.
-  struct WordOfLine {
-    std::uint32_t at;
-    bool there, inside;
-    std::uint32_t behind;
-  };
   /// Calls with(element number, element) for those of a word that are the line's, as it is walked over.
   template <typename With>
   __device__ void each_element(const uint4& word, const WordOfLine& of, const With& with) const {
@@ -125,7 +115,7 @@ struct ScanRuns {
   /// for all of them. The next ones are on their way while these are stored.
   template <typename Place, typename WordAt>
   __device__ void run_block(std::uint32_t from, std::uint32_t last, std::uint32_t thread, const Place& place,
-                            const WordAt& word_at, std::uint32_t begin, Value found) const {
+                            const WordAt& word_at, Value found) const {
     __shared__ Value parts_of[2][warps];  // those of the round before are still read
     uint4 held[ahead];
     const auto ask = [&](std::uint32_t base) {
@@ -168,19 +158,9 @@ struct ScanRuns {
           running = Function{}(running, value);
           made.at[at] = element<T>(exclusive ? in_front_of_it : running);
         });
-        if (of.there) put_word(of, begin, made);
+        if (of.there) put_word(of, made);
       }
     }
-  }
-  __device__ void put_word(const WordOfLine& of, std::uint32_t begin, const Lanes<T, lanes>& made) const {
-    T* const to = out + static_cast<Index>(of.at);
-    if (of.inside && whole) {
-      *reinterpret_cast<Lanes<T, lanes>*>(to) = made;
-      return;
-    }
-#pragma unroll
-    for (std::uint32_t i = 0; i < lanes; ++i)
-      if (of.at + i - begin < extent) to[i] = made.at[i];
   }
 
   /// What `many` parts of a line come to together: every warp finds it by itself.
@@ -223,7 +203,7 @@ struct ScanRuns {
       const std::uint32_t k = reverse ? lanes - 1 - i : i, earlier = reverse ? k + 1 : k - 1;
       made.at[k] = element<T>(exclusive ? (i == 0 ? before : after[earlier % lanes]) : after[k]);
     }
-    put_word(WordOfLine{at, true, inside, at - begin}, begin, made);
+    put_word(WordOfLine{at, true, inside, at - begin}, made);
   }
 };
 
@@ -242,9 +222,9 @@ void scan_runs(const Run& r, Index outer, Index extent, Index blocks, bool exclu
   for (const bool leaves : {true, false}) {
     if (leaves && blocks == 1) continue;
     launch_blocks(r, (outer + Runs::together - 1) / Runs::together * blocks,
-                  Runs{in, out, aligned_to_16(out), exclusive, leaves, static_cast<std::uint32_t>(outer),
-                       static_cast<std::uint32_t>(extent), first, Divisor(blocks), share,
-                       static_cast<std::uint32_t>(most),
+                  Runs{{in, out, aligned_to_16(out), exclusive, static_cast<std::uint32_t>(outer),
+                        static_cast<std::uint32_t>(extent), first},
+                       leaves, Divisor(blocks), share, static_cast<std::uint32_t>(most),
                        blocks > 1 ? static_cast<typename Runs::Value*>(r.scratch()) : nullptr},
                   "running sum");
   }
