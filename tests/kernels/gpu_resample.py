@@ -13,6 +13,7 @@ from gpu_products import TOLERANCE
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, TensorFormat
 from bolt_build.families.portable.form import candidate_of
+from bolt_build.families.portable.kernels.images.banded_planes import BandedTile
 from bolt_build.families.portable.kernels.images.half_planes import HalfPlanesTile
 from bolt_build.families.portable.kernels.images.joined_planes import JoinedTile
 from bolt_build.families.portable.kernels.images.resample import ResampleTile
@@ -143,6 +144,24 @@ BANDS: tuple[tuple[Layer, tuple[tuple[int, int, int, int, int], ...]], ...] = (
     ),
 )
 """The same on tensor cores: planes, tiles of rows and warps of a block, tiles of columns of a warp, and parts."""
+BANDED: tuple[tuple[Layer, tuple[tuple[int, int, int, int], ...]], ...] = (
+    (resampled("linear-planes", (3, 5, 9, 13), (2, 18, 2), (3, 26, 2), even=True), ((4, 1, 3, 6), (8, 2, 2, 15))),
+    (
+        resampled("cubic-planes", (2, 3, 17, 23), (2, 35, 4), (3, 47, 4), even=True),
+        ((4, 2, 5, 6), (8, 1, 2, 4), (4, 1, 1, 1)),
+    ),
+    (resampled("smaller-planes", (1, 3, 34, 71), (2, 17, 2), (3, 35, 2), even=True), ((4, 1, 3, 2), (8, 2, 1, 3))),
+    (resampled("averaged-planes", (1, 5, 33, 40), (2, 17, 8), (3, 20, 8), even=True), ((4, 1, 3, 2), (4, 2, 1, 5))),
+    (resampled("planes-far-apart", (1, 3, 40, 70), (2, 30, 2), (3, 40, 2)), ((4, 2, 2, 3),)),
+    (resampled("whole-rows", (2, 3, 20, 32), (2, 41, 2), (3, 64, 2), even=True), ((4, 2, 6, 4), (8, 1, 3, 6))),
+    (resampled("rows-apart", (2, 3, 12, 33), (2, 23, 2), (3, 66, 2), even=True), ((4, 2, 3, 4),)),
+    (resampled("positions", (3, 7, 14, 14), (2, 16, 4), (3, 16, 4), even=True), ((4, 1, 2, 5), (8, 1, 1, 21))),
+    (
+        resampled("planes-in-bf16", (1, 12, 5, 8), (2, 10, 2), (3, 13, 4), precision=DType.BF16, even=True),
+        ((4, 1, 2, 7),),
+    ),
+)
+"""The same by warps themselves: those of a block, their tiles of columns, tiles of rows, and planes side by side."""
 
 
 JOINED: tuple[tuple[Layer, Layout, tuple[tuple[int, int, int, int, int, int, int, int], ...]], ...] = (
@@ -182,8 +201,10 @@ def staged_resample_trials() -> list[Trial]:
     streamed = [(layer, "streamed", StreamedPlanesTile, tiles) for layer, tiles in STREAMED]
     nearest = [(layer, "flat_rows", RowTile, tiles) for layer, tiles in NEAREST]
     bands = [(layer, "tensor_cores", HalfPlanesTile, tiles) for layer, tiles in BANDS]
+    banded = [(layer, "banded", BandedTile, tiles) for layer, tiles in BANDED]
     planes = [
-        (layer, algorithm, kind, ROW, tiles) for layer, algorithm, kind, tiles in (*staged, *streamed, *nearest, *bands)
+        (layer, algorithm, kind, ROW, tiles)
+        for layer, algorithm, kind, tiles in (*staged, *streamed, *nearest, *bands, *banded)
     ]
     joined = [(layer, "joined", JoinedTile, layout, tiles) for layer, layout, tiles in JOINED]
     last: list[tuple[Layer, str, type, Layout, tuple[tuple[int, ...], ...]]] = [

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 
 #include "decode.h"
 #include "half.h"
@@ -229,6 +230,30 @@ bool matrices(Warp& warp, const Instruction& i, Mask mask) {
   return true;
 }
 
+/// A matrix of 8 x 8, two neighbours of a row in each lane, the other way round.
+bool turned_matrix(Warp& warp, const Instruction& i, Mask mask) {
+  if (!whole(warp, mask)) return false;
+  std::uint32_t given[lanes];
+  std::memcpy(given, warp.at<std::uint32_t>(i.at[1]), sizeof given);
+  std::uint32_t* const made = warp.at<std::uint32_t>(i.at[0]);
+  for (int lane = 0; lane < lanes; ++lane) {
+    made[lane] = 0;
+    for (int half = 0; half < 2; ++half) {
+      const int row = lane % 4 * 2 + half, column = lane / 4;
+      made[lane] |= (given[row * 4 + column / 2] >> 16 * (column % 2) & 0xffffu) << 16 * half;
+    }
+  }
+  return true;
+}
+
+bool decode_turned(Reader& reader, const Statement& s, Instruction& i) {
+  if (!s.has("m8n8") || !s.has("trans") || s.type() != "b16") return false;
+  i.at[0] = reader.reg(s.operands.at(0)).offset;
+  i.at[1] = reader.source(s.operands.at(1), {'b', 4});
+  i.attempt = turned_matrix;
+  return true;
+}
+
 bool decode_matrices(Reader& reader, const Statement& s, Instruction& i) {
   const bool loads = s.base == "ldmatrix", transposed = s.has("trans");
   if (!s.has("m8n8") || s.type() != "b16") return false;
@@ -278,6 +303,7 @@ bool decode_wgmma(Reader& reader, const Statement& s, Instruction& i) {
 bool decode_products(Reader& reader, const Statement& s, Instruction& i) {
   if (s.base == "wgmma") return decode_wgmma(reader, s, i);
   if (s.base == "ldmatrix" || s.base == "stmatrix") return decode_matrices(reader, s, i);
+  if (s.base == "movmatrix") return decode_turned(reader, s, i);
   if (s.base != "mma" || !s.has("row") || !s.has("col")) return false;
   const bool long_step = s.has("m16n8k16");
   if (!long_step && !s.has("m16n8k8")) return false;

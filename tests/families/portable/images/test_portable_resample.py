@@ -102,6 +102,7 @@ def test_what_no_kernel_resamples_has_a_reason() -> None:
     assert [each.reason for each in refused] == [
         "joined: joins rows whose columns change",
         "tensor_cores: tensor cores multiply planes of half precision, which stay so",
+        "banded: tensor cores multiply planes of half precision, which stay so",
         "resamples channels row-major",
     ]
 

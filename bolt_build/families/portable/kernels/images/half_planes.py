@@ -73,7 +73,7 @@ class HalfPlanesTile(NumberTile):
     turns: int
 
     def parts_of_plane(self, images: Images) -> int:
-        return ceil(_row_tiles(images) / self.tiles)
+        return ceil(row_tiles_of(images) / self.tiles)
 
     def parts(self, images: Images) -> int:
         return ceil(images.outer / self.planes) * self.parts_of_plane(images)
@@ -83,19 +83,19 @@ class HalfPlanesTile(NumberTile):
 
     def strips(self, images: Images) -> int:
         """Strips of a plane."""
-        return ceil(_column_tiles(images) / self.strip)
+        return ceil(column_tiles_of(images) / self.strip)
 
     def room(self, images: Images) -> int:
         """Rows of the input of a plane that a part is made of, at most."""
         rows = images.rows
         if self.parts_of_plane(images) == 1:
             return rows.extent
-        return min(rows.extent, ceil(_ROWS * (self.tiles - 1) * _step(rows)) + _BLOCK * (1 + _high(images)))
+        return min(rows.extent, ceil(_ROWS * (self.tiles - 1) * _step(rows)) + _BLOCK * (1 + high_of(images)))
 
     def shared(self, images: Images) -> int:
         """Bytes of shared memory of a block (`HalfPlanesTile` of `half_planes.h`)."""
-        rows, columns, wide, high = images.rows, images.columns, _wide(images), _high(images)
-        column_tiles, row_tiles = _column_tiles(images), _row_tiles(images)
+        rows, columns, wide, high = images.rows, images.columns, wide_of(images), high_of(images)
+        column_tiles, row_tiles = column_tiles_of(images), row_tiles_of(images)
         at = _whole(_ACCESS + 1024 * wide * column_tiles + 4 * column_tiles, _ACCESS) + 256 * high * row_tiles
         at = _whole(at + 4 * row_tiles, _ACCESS)
         at += 2 * ((self.planes * self.room(images) * _pitch(columns.extent) + 32 * wide + 30) // _ACCESS * _ACCESS)
@@ -103,7 +103,7 @@ class HalfPlanesTile(NumberTile):
         return at + (made * _pitch(columns.made) + 30) // _ACCESS * _ACCESS
 
     def registers(self, images: Images) -> int:
-        return _REGISTERS + _OF_WINDOW * (self.strip - 1 + (_wide(images) - 1) * self.strip)
+        return _REGISTERS + _OF_WINDOW * (self.strip - 1 + (wide_of(images) - 1) * self.strip)
 
     def resident(self, images: Images, gpu: Gpu) -> int:
         """Blocks of a multiprocessor."""
@@ -114,26 +114,26 @@ class HalfPlanesTile(NumberTile):
         rows, columns = images.rows, images.columns
         numbers = (
             rows.extent, rows.made, columns.extent, columns.made, self.planes, self.tiles, self.warps, self.strip,
-            _wide(images), _high(images), self.room(images), _gap(columns.extent), _gap(columns.made),
+            wide_of(images), high_of(images), self.room(images), _gap(columns.extent), _gap(columns.made),
         )  # fmt: skip
         return f"bolt::portable::HalfPlanesTile<{', '.join(map(str, numbers))}>"
 
 
-def _row_tiles(images: Images) -> int:
+def row_tiles_of(images: Images) -> int:
     return ceil(images.rows.made / _ROWS)
 
 
-def _column_tiles(images: Images) -> int:
+def column_tiles_of(images: Images) -> int:
     return ceil(images.columns.made / _COLUMNS)
 
 
-def _wide(images: Images) -> int:
+def wide_of(images: Images) -> int:
     """Columns of a tile's window, in sixteens. It begins at an even one where rows all do."""
     columns = images.columns
     return ceil((_window(columns, _COLUMNS) + (columns.extent + 1) % 2) / _COLUMNS)
 
 
-def _high(images: Images) -> int:
+def high_of(images: Images) -> int:
     """Blocks of rows of a tile's window, which begins with a block."""
     return ceil((_window(images.rows, _ROWS) + _BLOCK - 1) / _BLOCK)
 
@@ -150,15 +150,19 @@ def _pitch(row: int) -> int:
     return row * _SIZE + _ACCESS * _gap(row)
 
 
-def _serves(problem: KernelProblem) -> bool:
+def serves_planes(problem: KernelProblem) -> bool:
     return problem.outputs[0].type.elements > 0 and not channels_last(problem)
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
-    """Why tensor cores resample no such planes on this GPU, None where they do."""
-    assert isinstance(problem.op, Resample)
     if gpu.sm < _HOPPER:
         return "runs of memory are copied by TMA, which GPUs have from Hopper on"
+    return refuse_planes(problem)
+
+
+def refuse_planes(problem: KernelProblem) -> str | None:
+    """Why tensor cores resample no such planes, None where they do."""
+    assert isinstance(problem.op, Resample)
     if problem.inputs[0].format.dtype not in HALVES or stores_wider(problem):
         return "tensor cores multiply planes of half precision, which stay so"
     images = images_of(problem)
@@ -183,7 +187,7 @@ def _refuse_tile(tile: HalfPlanesTile, images: Images, gpu: Gpu) -> str | None:
     """Why no kernel has the planes so on this GPU, None where one does."""
     if tile.planes > 1 and tile.parts_of_plane(images) > 1:
         return Reason("a block that has parts of planes has them of one, not of {}", tile.planes)
-    if tile.tiles > (most := _row_tiles(images)):
+    if tile.tiles > (most := row_tiles_of(images)):
         return Reason("a block has {} tiles of rows, a plane {}", tile.tiles, most)
     if tile.warps not in _WARPS:
         return Reason("blocks have 2, 4, 8 or 16 warps, not {}", tile.warps)
@@ -196,7 +200,7 @@ def _refuse_tile(tile: HalfPlanesTile, images: Images, gpu: Gpu) -> str | None:
 
 def _tiles(images: Images, gpu: Gpu) -> Iterator[HalfPlanesTile]:
     """Of as many parts a block as there are for blocks that are there at once."""
-    row_tiles = _row_tiles(images)
+    row_tiles = row_tiles_of(images)
     cuts = [(1, tiles) for tiles in sorted({ceil(row_tiles / ceil(row_tiles / wanted)) for wanted in _TILES})]
     cuts += [(planes, row_tiles) for planes in _PLANES if planes < 2 * images.outer]
     for planes, tiles in cuts:
@@ -236,8 +240,8 @@ def _seconds(problem: KernelProblem, tile: HalfPlanesTile, target: Target) -> fl
     """What takes longest of the bytes, accesses to shared memory, instructions, copies, and what warps wait for."""
     gpu, images = target.gpu, images_of(problem)
     assert gpu is not None, "tensor cores are of GPUs"
-    wide, high, strip = _wide(images), _high(images), tile.strip
-    results = min(tile.tiles, _row_tiles(images))
+    wide, high, strip = wide_of(images), high_of(images), tile.strip
+    results = min(tile.tiles, row_tiles_of(images))
     given, made = tile.room(images), min(_ROWS * results, images.rows.made)
     rows, strips = given / _BLOCK, tile.planes * tile.strips(images)
     loads = 2 if images.columns.extent % 2 == 0 else 4
@@ -252,7 +256,9 @@ def _seconds(problem: KernelProblem, tile: HalfPlanesTile, target: Target) -> fl
     of_tile = _TILE_WAIT * (1 + high) / 3 * (1 + strip) / 2
     waits = _PART + ceil(strips / tile.warps) * (_STRIP + rows * _ROWS_WAIT + results * of_tile)
     copies = tile.planes * (_gap(images.columns.extent) * given + _gap(images.columns.made) * made)
-    fill = _FILL * (4 * wide * ceil(_column_tiles(images) / tile.warps) + high * ceil(_row_tiles(images) / tile.warps))
+    fill = _FILL * (
+        4 * wide * ceil(column_tiles_of(images) / tile.warps) + high * ceil(row_tiles_of(images) / tile.warps)
+    )
     parts = tile.parts(images) / gpu.sms
     there = min(float(tile.resident(images, gpu)), parts)
     taken = sorted((
@@ -279,7 +285,7 @@ def _emit(problem: KernelProblem, tile: HalfPlanesTile, at: StepExpressions) -> 
 
 FORM: Form[HalfPlanesTile] = Form(
     "tensor_cores",
-    _serves,
+    serves_planes,
     _refuse,
     lambda problem, gpu: _tiles(images_of(problem), gpu),
     lambda problem, tile, gpu: _refuse_tile(tile, images_of(problem), gpu),

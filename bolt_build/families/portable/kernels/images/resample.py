@@ -11,6 +11,7 @@ from math import ceil, prod
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
+from bolt_build.families.portable.kernels.images.banded_planes import FORM as BANDED
 from bolt_build.families.portable.kernels.images.half_planes import FORM as HALF_PLANES
 from bolt_build.families.portable.kernels.images.pool_windows import channels_last
 from bolt_build.families.portable.kernels.images.resample_images import (
@@ -238,6 +239,6 @@ RULES = (
         gpu_seconds=_plain_seconds,
         pitched=are_pixels,
         reads_apart=lambda problem: (0,) if are_pixels(problem) else (),
-        forms=(FORM, STAGED, STREAMED, JOINED, ROWS, HALF_PLANES),
+        forms=(FORM, STAGED, STREAMED, JOINED, ROWS, HALF_PLANES, BANDED),
     ),
 )

@@ -80,18 +80,25 @@ struct Band {
   }
   /// What a result is made of, read once.
   struct Result {
+    static constexpr int terms = std::max(taps, 1);
     int begin;
-    float weights[std::max(taps, 1)];
+    float weights[terms];
 
     /// Whether it has neighbours outside of the window that begins there.
     __device__ bool leaves(int from) const {
-      return inside(begin) < from || inside(begin + std::max(taps, 1) - 1) >= from + depth;
+      return inside(begin) < from || inside(begin + terms - 1) >= from + depth;
     }
     /// Its weight of a place: the edge's neighbours outside are its own too.
     __device__ float weight(int place) const {
       float sum = 0;
 #pragma unroll
-      for (int tap = 0; tap < std::max(taps, 1); ++tap) sum += inside(begin + tap) == place ? weights[tap] : 0.0f;
+      for (int tap = 0; tap < terms; ++tap) sum += begin + tap == place ? weights[tap] : 0.0f;
+      if (place >= extent) return 0.0f;
+      if ((begin < 0 && place == 0) || (begin + terms > extent && place == extent - 1)) {
+#pragma unroll
+        for (int tap = 0; tap < terms; ++tap)
+          sum += begin + tap != place && inside(begin + tap) == place ? weights[tap] : 0.0f;
+      }
       return sum;
     }
     /// Those of two neighbouring places.
