@@ -3,13 +3,18 @@ takes, rows that take more than a block's threads, and numbers that fp32 does no
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from families_harness import Input, Layer
 from gpu_asked import asked
-from gpu_harness import Trial, trials_of
+from gpu_harness import TARGET, Trial, trials_of
 from gpu_products import TOLERANCE
 
 from bolt_build.dtypes import DType
+from bolt_build.families.portable.family import Portable
 from bolt_build.graph.ops.elementwise.logic import Compare
+
+FAMILY = Portable()
 
 
 def _crossed(label: str, question: str, *inputs: Input) -> Layer:
@@ -34,7 +39,10 @@ LAYERS = (
 
 
 def crossed_trials() -> list[Trial]:
-    """Of each layer the kernel that is predicted to be fastest."""
+    """Of each layer the kernel that is predicted to be fastest, and one of rows that begin in three ways."""
     found = [trials_of(layer, "portable", 99, kind="algorithm") for layer in asked(LAYERS)]
     own = ([each for each in of if dict(each.candidate.parameters)["algorithm"] == "crossed"] for of in found)
-    return [of[0] for of in own]
+    first = [of[0] for of in own]
+    several = (("down", 8), ("kinds", 3))
+    others = (replace(each, candidate=replace(each.candidate, settings=several)) for each in first)
+    return first + [each for each in others if FAMILY.refuse(each.step.problem, each.candidate, TARGET) is None]

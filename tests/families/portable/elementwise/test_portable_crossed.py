@@ -10,8 +10,8 @@ from bolt_build.families.base import Candidate, KernelProblem, StepExpressions
 from bolt_build.graph.ops.elementwise.logic import Compare, Logic
 
 
-def crossed(down: int) -> Candidate:
-    return Candidate("portable", (("algorithm", "crossed"),), (("down", down),))
+def crossed(down: int, kinds: int = 1) -> Candidate:
+    return Candidate("portable", (("algorithm", "crossed"),), (("down", down), ("kinds", kinds)))
 
 
 def flags(*shape: int) -> tuple[tuple[int, ...], DType]:
@@ -21,7 +21,7 @@ def flags(*shape: int) -> tuple[tuple[int, ...], DType]:
 IDS = points(Compare("equal"), flags(32, 777, 777), numbers(32, 1, 777), numbers(32, 777, 1))
 ONE_HOT = points(Compare("equal"), flags(32, 512, 1000), numbers(32, 512, 1), numbers(1000))
 PLANES = points(Compare("less"), flags(32, 21, 64, 64), numbers(32, 1, 64, 64), numbers(21, 1, 1))
-NONE = "portable algorithm=crossed down=64 is none of its candidates"
+NONE = "portable algorithm=crossed down=64 kinds=1 is none of its candidates"
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,15 @@ def test_what_is_no_row_and_column_has_a_reason(problem: KernelProblem, reason: 
 def test_a_block_has_no_more_rows_than_are_tried() -> None:
     assert FAMILY.refuse(IDS, crossed(128), H200) is None
     assert FAMILY.refuse(IDS, crossed(129), H200) == "a block has at most 128 rows"
+    assert FAMILY.refuse(IDS, crossed(8, 32), H200) is None
+    assert FAMILY.refuse(IDS, crossed(8, 33), H200) == "rows begin in 32 ways, not in 33"
 
 
 def test_a_call_says_which_input_has_the_columns() -> None:
     at = StepExpressions(("a", "b"), ("y",), (None, None))
     call = "bolt::portable::crossed<bolt::portable::typed::Equal, {}, std::int64_t, std::int64_t>(r, {}, {}, {}, y);"
-    shape = "bolt::portable::CrossedShape{{.rows = {}, .columns = {}, .down = 64, .of_image = {{{}}}, .of_row = 1}}"
+    cut = ".down = 64, .kinds = 1, .of_image = {{{}}}, .of_row = 1"
+    shape = f"bolt::portable::CrossedShape{{{{.rows = {{}}, .columns = {{}}, {cut}}}}}"
     assert FAMILY.emit(IDS, crossed(64), H200, at).call == call.format(
         "true", shape.format(777, 777, "777, 777"), 32, "a, b"
     )

@@ -22,18 +22,19 @@ from bolt_build.graph.ops.elementwise.logic import Compare
 from bolt_build.targets import Gpu, Target
 
 _TYPES = (DType.I64, DType.I32, DType.I16, DType.I8, DType.U8, DType.F32, DType.F16, DType.BF16)
-_LANES, _SECTOR, _DOWNS = 8, 32, (8, 16, 32, 64, 128)
-"""Columns of a thread's word, bytes that memory has at least, and rows of a block that are tried."""
+_LANES, _SECTOR, _DOWNS, _KINDS = 8, 32, (8, 16, 32, 64, 128), (1, 2, 4)
+"""Columns of a thread's word, bytes that memory has at least, and rows of a block and kinds of beginnings that are
+tried."""
 _LEAST, _MOST = 32, 8192
 """Columns that a row has at least, and at most: a block keeps all of them."""
 _COUNTED = 1 << 31
 _WORD, _EXACT, _OTHER, _COLUMN, _HELD = 7, 1.75, 2.75, 5, 12
-"""Instructions of a thread for a word of a row, for each element of one, of whole numbers and of others, for each of
-its columns, and for a number that it keeps for the block: counted in the machine code."""
+"""Instructions of a thread for a word of a row, for each element of one, which takes a sign or the question, for each
+of its columns, and for a number that it keeps for the block: counted in the machine code."""
 _ISSUED, _REACHED, _BLOCK = 0.7, 0.9, 2.0e-6
 """The parts of the rate of instructions and of the bandwidth at which it goes, and seconds from a block's first load to
 its last store."""
-_RESIDENT = 4
+_RESIDENT, _KIND = 4, 0.3e-6
 _SURE = 1.1
 """How much longer a kernel is taken to be than that. An H200 took longer still, and so it did for the other forms: with
 this the fastest of eight comparisons was predicted to be so."""
@@ -41,11 +42,13 @@ this the fastest of eight comparisons was predicted to be so."""
 
 @dataclass(frozen=True)
 class CrossedTile(NumberTile):
-    """A block has `down` rows, of those that begin alike within sectors of memory."""
+    """A block has `down` rows, of those that begin alike within sectors of memory, and so for `kinds` of beginnings one
+    after the other."""
 
-    SETTINGS: ClassVar[tuple[str, ...]] = ("down",)
+    SETTINGS: ClassVar[tuple[str, ...]] = ("down", "kinds")
 
     down: int
+    kinds: int
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class _Crossing:
         return self.rows // self.alike + 1
 
     def blocks(self, tile: CrossedTile) -> int:
-        return self.images * self.alike * ceil(self.lines / tile.down)
+        return self.images * ceil(self.alike / tile.kinds) * ceil(self.lines / tile.down)
 
     @property
     def words(self) -> int:
@@ -111,13 +114,16 @@ def _seconds(crossing: _Crossing, problem: KernelProblem, tile: CrossedTile, tar
     gpu = target.gpu
     assert gpu is not None, "forms are of GPUs"
     blocks, down = crossing.blocks(tile), min(tile.down, crossing.lines)
-    element = _EXACT if problem.inputs[0].format.dtype.is_integer else _OTHER
+    op = problem.op
+    assert isinstance(op, Compare)
+    element = _EXACT if problem.inputs[0].format.dtype.is_integer or op.question != "equal" else _OTHER
     words = crossing.words * (down * (_WORD + _LANES * element) + _LANES * _COLUMN)
-    issued = blocks * (words + (crossing.columns + 2 * down) * _HELD) / (target.rate("fp32") / 2) / _ISSUED
+    each = tile.kinds * (words + 2 * down * _HELD) + crossing.columns * _HELD
+    issued = blocks * each / (target.rate("fp32") / 2) / _ISSUED
     memory = moved(problem.nbytes, target) / _REACHED
     waves = max(1.0, ceil(blocks / (gpu.sms * _RESIDENT)) * gpu.sms * _RESIDENT / blocks)
     together = (max(memory, issued) + 0.2 * min(memory, issued)) * min(waves, 1.5)
-    return _SURE * (together + _BLOCK) + OVERLAPPED * target.launch_seconds
+    return _SURE * (together + _BLOCK + (tile.kinds - 1) * _KIND) + OVERLAPPED * target.launch_seconds
 
 
 def crossed_form(
@@ -146,6 +152,7 @@ def crossed_form(
             rows=found.rows,
             columns=found.columns,
             down=tile.down,
+            kinds=tile.kinds,
             of_image=f"{{{found.of_image[0]}, {found.of_image[1]}}}",
             of_row=found.of_row,
         )
@@ -154,11 +161,14 @@ def crossed_form(
         return StepCode(("bolt_portable/cuda/elementwise/crossed.h",), None, "", call)
 
     def tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[CrossedTile]:
-        yield from (CrossedTile(down) for down in _DOWNS)
+        kinds = {min(kind, of(problem).alike) for kind in _KINDS}
+        yield from (CrossedTile(down, kind) for down in _DOWNS for kind in sorted(kinds))
 
     def refuse_tile(problem: KernelProblem, tile: CrossedTile, gpu: Gpu) -> str | None:
         if tile.down > max(_DOWNS):
             return Reason("a block has at most {} rows", max(_DOWNS))
+        if tile.kinds > (alike := of(problem).alike):
+            return Reason("rows begin in {} ways, not in {}", alike, tile.kinds)
         return None
 
     return Form(

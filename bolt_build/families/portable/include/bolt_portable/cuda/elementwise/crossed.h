@@ -17,14 +17,16 @@ constexpr int crossed_lanes = 8, crossed_resident = 6;
 /// Bytes that memory has at least: of a sector of which a part is stored, it reads the others.
 constexpr int crossed_sector = 32;
 
-/// Where two inputs stand, in elements: images of `rows` by `columns` results, of which a block has `down` rows.
+/// Where two inputs stand, in elements: images of `rows` by `columns` results, of which a block has `down` rows that begin alike, and
+/// so for `kinds` of beginnings one after the other.
 struct CrossedShape {
-  std::uint32_t rows, columns, down;
+  std::uint32_t rows, columns, down, kinds;
   Index of_image[2];  ///< from an image to the next, of the input with an element a column and of that a row
   Index of_row;       ///< of the latter, from a row to the next
 };
 
-/// Questions of whole numbers, of which fp32 holds the difference: a float below zero where `sign` of them is so.
+/// Questions of whole numbers, of which fp32 holds the difference, and of other numbers, where it has at least the sign of the
+/// difference: a float below zero where `sign` of them is so. Numbers are neither infinite nor none.
 template <typename Question>
 struct CrossedSign {
   static constexpr bool turned = std::is_same_v<Question, typed::Greater> || std::is_same_v<Question, typed::LessOrEqual>;
@@ -76,14 +78,15 @@ __device__ inline std::uint32_t crossed_answers(const float (&a)[4], const float
 template <typename Question, bool first_across, typename Across, typename Down>
 struct Crossed {
   static constexpr int lanes = crossed_lanes, sector = crossed_sector, beside_words = sector / lanes;
-  static constexpr bool exact = std::is_integral_v<Across>;
+  static constexpr bool whole_numbers = std::is_integral_v<Across>;
+  static constexpr bool exact = whole_numbers || !std::is_same_v<Question, typed::Equal>;
   static constexpr float most = (1 << 24) - 1;
   struct alignas(8) Word {
     std::uint32_t of[lanes / 4];
   };
 
   CrossedShape shape;
-  std::uint32_t alike, parts;  ///< rows that begin apart; parts of those that begin alike
+  std::uint32_t alike, parts, groups;  ///< rows that begin apart; parts of those that begin alike; blocks that share the former
   const Across* across;
   const Down* down;
   std::uint8_t* out;
@@ -111,43 +114,65 @@ struct Crossed {
 
   __device__ void operator()(std::uint32_t block) const {
     extern __shared__ float crossed_memory[];
-    const std::uint32_t columns = shape.columns, of_image = alike * parts;
-    const std::uint32_t image = block / of_image, rest = block - image * of_image, part = rest / alike;
-    // Behind the last row is one that stores its end.
-    const std::uint32_t first = rest - part * alike + part * shape.down * alike;
-    if (first > shape.rows) return;
-    const std::uint32_t many = min(shape.down, (shape.rows - first) / alike + 1);
+    const std::uint32_t columns = shape.columns, of_image = groups * parts;
+    const std::uint32_t image = block / of_image, rest = block - image * of_image, part = rest / groups;
     float *const known = crossed_memory, *const own = known + place(columns) + 1, *const before = own + shape.down;
     const Across* const columns_of = across + image * shape.of_image[0];
     const Down* const rows_of = down + image * shape.of_image[1];
-    std::uint8_t* const to = out + (Index{image} * shape.rows + first) * columns;
     bool exactly = aligned;
+    // The row before the first one, and that behind the last, are nowhere; theirs are asked for, and left out.
+    const auto row_of = [&](std::uint32_t row) { return rows_of[min(row, shape.rows - 1) * shape.of_row]; };
+    const auto many_of = [&](std::uint32_t first) {
+      return first > shape.rows ? 0u : min(shape.down, (shape.rows - first) / alike + 1);
+    };
+    const std::uint32_t begin = part * shape.down * alike;
+    // A thread's first row, which is on its way together with the columns, and while rows that begin otherwise are compared.
+    Down asked[2];
+    const auto ask = [&](std::uint32_t kind) {
+      if (kind >= alike || threadIdx.x >= many_of(begin + kind)) return;
+      const std::uint32_t row = begin + kind + threadIdx.x * alike;
+      asked[0] = row_of(row), asked[1] = row_of(max(row, 1u) - 1);
+    };
+    std::uint32_t kind = rest - part * groups;
+    ask(kind);
     hold(
         columns, [&](std::uint32_t c) { return columns_of[c]; }, [&](std::uint32_t c) -> float& { return known[place(c)]; },
         exactly);
-    // The row before the first one, and that behind the last, are nowhere; theirs are asked for, and left out.
-    const auto row_of = [&](std::uint32_t row) { return rows_of[min(row, shape.rows - 1) * shape.of_row]; };
-    hold(
-        many, [&](std::uint32_t i) { return row_of(first + i * alike); }, [&](std::uint32_t i) -> float& { return own[i]; },
-        exactly);
-    hold(
-        many, [&](std::uint32_t i) { return row_of(max(first + i * alike, 1u) - 1); },
-        [&](std::uint32_t i) -> float& { return before[i]; }, exactly);
-    if (!__syncthreads_and(exactly)) return one_by_one(columns_of, rows_of, first, many, to);
-    const std::uint32_t wide = words_of(columns), lines = lines_of(columns);
-    for (std::uint32_t thread = threadIdx.x; thread < lines * wide; thread += blockDim.x)
-      words(thread % wide, thread / wide, lines, first, many, known, own, before, to);
+#pragma unroll 1
+    for (; kind < alike; kind += groups) {
+      // Behind the last row is one that stores its end.
+      const std::uint32_t first = begin + kind, many = many_of(first);
+      if (many == 0) return;
+      std::uint8_t* const to = out + (Index{image} * shape.rows + first) * columns;
+      bool exactly_too = exactly;
+      if (threadIdx.x < many) own[threadIdx.x] = held(asked[0], exactly_too), before[threadIdx.x] = held(asked[1], exactly_too);
+      for (std::uint32_t i = threadIdx.x + blockDim.x; i < many; i += blockDim.x) {
+        const std::uint32_t row = first + i * alike;
+        own[i] = held(row_of(row), exactly_too), before[i] = held(row_of(row - 1), exactly_too);
+      }
+      ask(kind + groups);
+      if (__syncthreads_and(exactly_too)) {
+        const std::uint32_t wide = words_of(columns), lines = lines_of(columns);
+        for (std::uint32_t thread = threadIdx.x; thread < lines * wide; thread += blockDim.x)
+          words(thread % wide, thread / wide, lines, first, many, known, own, before, to);
+      } else {
+        one_by_one(columns_of, rows_of, first, many, to);
+      }
+      if (kind + groups < alike) __syncthreads();  // rows' numbers have been read
+    }
   }
 
  private:
   template <typename T>
   static __device__ float held(T value, bool& exactly) {
-    if constexpr (exact) {
+    if constexpr (whole_numbers) {
       const float found = static_cast<float>(value);
       if (!(found >= -most && found <= most)) exactly = false;
       return found;
     } else {
-      return read(&value);
+      const float found = read(&value);
+      if (exact && !(found - found == 0.0f)) exactly = false;
+      return found;
     }
   }
 
@@ -240,13 +265,14 @@ void crossed(const Run& r, const CrossedShape& shape, Index images, const void* 
   const std::uint32_t alike = crossed_sector / std::gcd(shape.columns, std::uint32_t{crossed_sector});
   const std::uint32_t lines = shape.rows / alike + 1, parts = (lines + shape.down - 1) / shape.down;
   auto* const out = static_cast<std::uint8_t*>(output);
-  Launch how{.blocks = counted(images * alike * parts, "comparison")};
+  const std::uint32_t groups = (alike + shape.kinds - 1) / shape.kinds;
+  Launch how{.blocks = counted(images * groups * parts, "comparison")};
   how.threads = static_cast<unsigned>(Body::threads_of(shape.columns));
   how.shared = Body::shared_bytes(shape);
   how.overlap = r.overlap;
   how.stream = r.stream;
   queue("comparison", how, blocks_kernel<block_threads, crossed_resident, Body>,
-        Body{shape, alike, parts, static_cast<const Across*>(across), static_cast<const Down*>(down), out, in_lanes(out, 8)});
+        Body{shape, alike, parts, groups, static_cast<const Across*>(across), static_cast<const Down*>(down), out, in_lanes(out, 8)});
 }
 
 }  // namespace bolt::portable
