@@ -47,8 +47,9 @@ Tile = (
 ALGORITHMS = {
     RunsTile: "runs", RunClusterTile: "run_clusters", SlabTile: "slabs", ColumnsTile: "columns", PixelsTile: "pixels",
     ClusterTile: "clusters", SortTile: "sorted", SelectTile: "selected", FewTile: "few", SiftTile: "sifted",
-    BoundTile: "bounded", PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned", FewLinesTile: "few_lines",
-    ScanRunsTile: "runs", ScanPassedTile: "passed", ScanColumnsTile: "columns", ScanSlabTile: "slabs",
+    BoundTile: "bounded", PartTile: "parted", CountTile: "counted", DrawTile: "drawn", BinTile: "binned",
+    FewLinesTile: "few_lines", ScanRunsTile: "runs", ScanPassedTile: "passed", ScanColumnsTile: "columns",
+    ScanSlabTile: "slabs",
     ScanClusterTile: "cluster_slabs", ScanPartsTile: "slab_parts", ScanPassedColumnsTile: "passed_columns",
 }  # fmt: skip
 FACTORS, OPERAND = (stage("mul", 1), RELU), Input((13, 1, 1), True)
