@@ -293,3 +293,32 @@ def test_queries_keys_and_values_of_integers_are_one_product(tmp_path: Path) -> 
     after = optimize(before, POLICY, HOST, "fp32").graph
     assert [each.op.kind for each in after.nodes][:3] == ["quantize", "quantised-product", "attention"]
     same_values(before, after)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "%a = add(%i, %rows)\n%y = requantize(%a, %s, %s, %t, %zz) to=u8",
+        "%y = scale-sums(%i, %s, %s, %each) to=f32",
+        "%y = scale-sums(%i, %s, %each) to=f32",
+        "%y = requantize(%i, %s, %each, %t, %zz) to=u8",
+    ],
+)
+def test_numbers_of_rows_are_none_of_columns(lines: str) -> None:
+    """Also where there are as many rows as columns."""
+    before = graph(f"""
+        graph g batch=4 (%q: u8[4,6]) -> (%y) {{
+          const %m: i8[6,4]
+          const %z: u8[] {{3}}
+          const %wz: i8[] {{0}}
+          const %rows: i32[4,1] {{100,-200,300,5}}
+          const %each: f32[4,1] {{1,2,3,4}}
+          const %s: f32[] {{0.05}}
+          const %t: f32[] {{0.3}}
+          const %zz: u8[] {{10}}
+          %i = integer-matmul(%q, %m, %z, %wz)
+          {lines}
+        }}""")
+    result = MULTIPLY_INTEGERS.run(before, POLICY)
+    assert result.graph == before
+    assert [action for _, action, _ in said(result)] == ["declined"]

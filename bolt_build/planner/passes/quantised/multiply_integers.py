@@ -106,21 +106,27 @@ def _of_sums(editor: GraphEditor, journal: Journal, node: Node) -> None:
     if editor.type(zero).rank:
         raise Obstacle(f"rows of '{q}' have zero points of their own")
     x_scale, w_scale = _scales(editor, node.inputs[1], node.inputs[2])
-    columns = editor.type(node.outputs[0]).shape[1 if isinstance(real, Conv) else -1]
+    rank = editor.type(node.outputs[0]).rank
+    axis = 1 if isinstance(real, Conv) else rank - 1
+    columns = editor.type(node.outputs[0]).shape[axis]
     scale_w, zero_w = editor.constant(w_scale), editor.constant(w_zero)
     if scale_w is None or zero_w is None:
         raise Obstacle(f"the scale or the zero point of '{weights}' is no constant")
     if not editor.is_constant(weights):
         _expect_known(editor, real, weights, (x_scale, zero), (scale_w, zero_w))
     _expect_bytes(real, editor.type(weights).dtype, zero_w)
+    _expect_columns(scale_w, rank, axis, "scales of the weights differ along what is summed")
     behind = [x_scale, editor.new_constant(f"{node.name}.scale", _each(scale_w, columns), DType.F32)]
     biases: list[str] = []
     if bias is not None:
+        if between:  # one that is added behind the product, and may be added to rows
+            _expect_columns(editor.constant(bias), rank, axis, f"the bias '{bias}' is not one a column")
         biases = [_scaled_bias(editor, node, bias, (x_scale, behind[1]), columns)]
     if isinstance(op, ScaleSums) and len(node.inputs) > 3:
         given = editor.constant(node.inputs[3])
         if given is None or bias is not None:
             raise Obstacle(f"'{node.inputs[3]}' is no constant bias")
+        _expect_columns(given, rank, axis, f"the bias '{node.inputs[3]}' is not one a column")
         biases = [editor.new_constant(f"{node.name}.bias", _all(given, columns), DType.F32)]
     result = node.inputs[3:] if isinstance(op, Requantize) else ()
     if any(editor.type(name).rank for name in result):
@@ -203,6 +209,13 @@ def _scaled_bias(editor: GraphEditor, node: Node, bias: str, scales: tuple[str, 
         raise Obstacle(f"the bias '{bias}' is not one a column")
     real = array.reshape(-1).astype(np.float64) * (sides[0].astype(np.float64) * sides[1].astype(np.float64))
     return editor.new_constant(f"{node.name}.bias", _all(real.astype(np.float32), columns), DType.F32)
+
+
+def _expect_columns(array: Array | None, rank: int, axis: int, otherwise: str) -> None:
+    """Raises Obstacle for a constant that differs along other axes of the result than that of its columns."""
+    shape = () if array is None else (1,) * (rank - array.ndim) + array.shape
+    if len(shape) > rank or any(extent != 1 for place, extent in enumerate(shape) if place != axis):
+        raise Obstacle(otherwise)
 
 
 def _each(array: Array, columns: int) -> Array:
