@@ -134,6 +134,8 @@ JOINED = (
     (scattered("warp-rows-multiplied", 1, (7, 130), 33, "mul", DType.I64), (7,)),
     (scattered("warp-rows-least", 1, (19, 77), 60, "min", DType.BF16), (19,)),
     (scattered("warp-rows-last", 1, (30, 25), 50), (24,)),
+    (scattered("warps-flags", 1, (2, 19, 35), 90, dtype=DType.BOOL), (32,)),
+    (scattered("warp-rows-flags", 1, (30, 25), 50, dtype=DType.BOOL), (24,)),
 )
 """Lines whose updates warps join, many of one place, in rounds and groups of which the last are a part."""
 GATHERS = (

@@ -133,6 +133,7 @@ LABELS = (
     "scatter-many-portable-staged_linesx8x4x48-f16/row-f16/row",
     "scatter-mask-portable-rowsx256x21-f16/row-f16/row",
     "scatter-warps-added-portable-warp_columnsx32-f16/row-f16/row",
+    "scatter-warp-rows-flags-portable-warp_rowsx24-bool/row-bool/row",
     "scatter-atomic-no-numbers-portable-atomic_columnsx16x256-f16/row-f16/row",
     "scatter-atomic-less-portable-atomic_elements-f16/row-f16/row",
     "planes-norm-odd-portable-planesx64x1x4x8-f16/row-f16/row",

@@ -61,10 +61,13 @@ BOLT_HD inline To cast(From value) {
   }
 }
 
-/// The element of type T that holds a value of another.
+/// The element of type T that holds a value of another, or an element itself.
 template <typename T, typename Value>
 BOLT_HD inline T element(Value value) {
-  return static_cast<T>(cast<typename Computed<T>::type>(value));
+  if constexpr (std::is_same_v<T, Value>)
+    return value;
+  else
+    return static_cast<T>(cast<typename Computed<T>::type>(value));
 }
 
 namespace typed {
