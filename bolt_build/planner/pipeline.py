@@ -117,6 +117,7 @@ from bolt_build.planner.passes.tidy.copies import REMOVE_COPIES
 from bolt_build.planner.passes.tidy.dead import REMOVE_DEAD
 from bolt_build.planner.passes.tidy.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.tidy.expands import BROADCAST
+from bolt_build.planner.passes.tidy.hardmaxes import COMPARE_HARDMAXES
 from bolt_build.planner.passes.tidy.joined_gathers import JOIN_GATHERS
 from bolt_build.planner.passes.tidy.known_integers import KNOWN_INTEGERS
 from bolt_build.planner.passes.tidy.late_expands import EXPAND_LATE
@@ -157,6 +158,7 @@ PIPELINE: tuple[Pass, ...] = (
     NARROW_PLACES,  # gathers that take elements at places are no slices yet
     REPEATED_INDICES,  # elements at places stay with their TopK
     ASK_BOOLEANS,
+    COMPARE_HARDMAXES,
     GATHER_WINDOWS,  # cuts are one slice each
     GATHER_PIECES,  # likewise
     SUM_SELECTIONS,  # likewise, they are one gather each

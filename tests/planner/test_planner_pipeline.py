@@ -59,6 +59,7 @@ def test_the_order_is_this() -> None:
         "narrow-places",
         "repeated-indices",
         "ask-booleans",
+        "compare-hardmaxes",
         "gather-windows",
         "gather-pieces",
         "sum-selections",
