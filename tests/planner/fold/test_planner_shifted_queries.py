@@ -97,6 +97,16 @@ def test_heads_that_are_matrices_of_one_batch_stay() -> None:
     assert run(SHIFT_QUERIES, before).graph == before
 
 
+def test_exchanges_that_do_not_undo_each_other_stay() -> None:
+    """A reshape between the sum and the exchange behind it mixes heads and rows."""
+    lines = TURNED.replace(
+        "%back = transpose(%content) perm=[0,2,1,3]",
+        "%mixed = reshape(%content) shape=[2,5,2,8]\n    %back = transpose(%mixed) perm=[0,2,1,3]",
+    )
+    before = shifted(lines)
+    assert run(SHIFT_QUERIES, before).graph == before
+
+
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [

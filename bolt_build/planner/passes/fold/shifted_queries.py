@@ -77,6 +77,8 @@ def _queries(editor: GraphEditor, value: str) -> _Queries | str | None:
     readers = editor.readers(summed)
     if product is None or not isinstance(product.op, MatMul) or len(readers) < 2 or turned != turned_before:
         return None
+    if turned and not all(isinstance(each.op, Transpose) for each in (views[0], rows[-1])):
+        return None  # what a reshape makes of the exchanged axes the other exchange does not undo
     columns = editor.type(product.outputs[0]).shape[-1]
     shifts = [_shift_of(editor, reader, summed, columns, turned) for reader in readers]
     if any(shift is None for shift in shifts) or editor.is_output(summed):
