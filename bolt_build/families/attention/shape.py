@@ -140,8 +140,6 @@ def refuse(problem: KernelProblem) -> str | None:
             return f"adds {what} in {dtype.value} or f32, not in {operand.format.dtype.value}"
     if any(operand.format.layout is not Layout.ROW for operand in (*problem.inputs, *problem.outputs)):
         return "reads and writes row-major tensors alone"
-    if any(operand.type.elements == 0 for operand in (*problem.inputs, *problem.outputs)):
-        return "has no kernel for tensors without elements"
     if op.counted and len(problem.inputs) > op.sources:
         what = "a mask" if op.masks(problem.inputs) else "sinks"
         return f"takes {what} or the number of keys, not both"

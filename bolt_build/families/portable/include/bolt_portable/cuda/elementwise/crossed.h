@@ -17,8 +17,8 @@ constexpr int crossed_lanes = 8, crossed_resident = 6;
 /// Bytes that memory has at least: of a sector of which a part is stored, it reads the others.
 constexpr int crossed_sector = 32;
 
-/// Where two inputs stand, in elements: images of `rows` by `columns` results, of which a block has `down` rows that begin alike, and
-/// so for `kinds` of beginnings one after the other.
+/// Where two inputs stand, in elements: images of `rows` by `columns` results, of which a block has `down` rows that begin alike,
+/// and so for `kinds` of beginnings one after the other.
 struct CrossedShape {
   std::uint32_t rows, columns, down, kinds;
   Index of_image[2];  ///< from an image to the next, of the input with an element a column and of that a row
@@ -272,7 +272,8 @@ void crossed(const Run& r, const CrossedShape& shape, Index images, const void* 
   how.overlap = r.overlap;
   how.stream = r.stream;
   queue("comparison", how, blocks_kernel<block_threads, crossed_resident, Body>,
-        Body{shape, alike, parts, groups, static_cast<const Across*>(across), static_cast<const Down*>(down), out, in_lanes(out, 8)});
+        Body{shape, alike, parts, groups, static_cast<const Across*>(across), static_cast<const Down*>(down), out,
+             in_lanes(out, 8)});
 }
 
 }  // namespace bolt::portable

@@ -1,6 +1,6 @@
 // Resampling of planes in half precision on tensor cores, along both axes, without shared memory for elements: a warp has a strip
-// of columns of results and goes down it, plane after plane, by itself. Blocks of eight rows of the input come to its registers, become
-// columns of results there, and are a factor of the product that makes rows of results of them.
+// of columns of results and goes down it, plane after plane, by itself. Blocks of eight rows of the input come to its registers,
+// become columns of results there, and are a factor of the product that makes rows of results of them.
 #pragma once
 
 #include "bolt_portable/cuda/images/bands.h"
@@ -9,8 +9,8 @@
 namespace bolt::portable {
 
 /// Planes of `rows` rows of `row` elements that become `rows_made` of `row_made`. Tiles of 16 columns have windows of 16 * `wide`
-/// columns, those of eight rows windows of `high` blocks of eight rows. A warp has `strip` tiles of columns, and `ahead` blocks of rows,
-/// a multiple of `high`, are on their way to it.
+/// columns, those of eight rows windows of `high` blocks of eight rows. A warp has `strip` tiles of columns, and `ahead` blocks of
+/// rows, a multiple of `high`, are on their way to it.
 template <int rows_, int rows_made_, int row_, int row_made_, int warps_, int strip_, int wide_, int high_, int ahead_>
 struct BandedTile {
   static constexpr int rows = rows_, rows_made = rows_made_, row = row_, row_made = row_made_;
@@ -117,8 +117,8 @@ struct BandedPlanes {
     return images;
   }
 
-  /// Planes that lie `side` apart, from `plane` on. Those of which some sum is no number, or too large for half precision, are computed
-  /// one by one in the end: zeros beside a band make no zero of it.
+  /// Planes that lie `side` apart, from `plane` on. Those of which some sum is no number, or too large for half precision, are
+  /// computed one by one in the end: zeros beside a band make no zero of it.
   __device__ void go_down(const Strip& own, std::uint32_t plane, int first, int many, const std::uint32_t* down,
                           const int* begins) const {
     const int lane = threadIdx.x % 32, start = begins[0], end = begins[many - 1] + 8 * high;
@@ -217,7 +217,8 @@ struct BandedPlanes {
   }
 
   /// A tile of rows, the first `rows_left` of which there are, of blocks from `oldest` on.
-  __device__ static void make(int oldest, T* to, int rows_left, const Strip& own, const Block (&held)[high][strip], const std::uint32_t* from) {
+  __device__ static void make(int oldest, T* to, int rows_left, const Strip& own, const Block (&held)[high][strip],
+                              const std::uint32_t* from) {
     const auto weights = *reinterpret_cast<const Lanes<std::uint32_t, Tile::weights>*>(from);  // rounded, then what that left
     float sums[strip][4] = {};
     multiply<false, false>(oldest, sums, held, weights);
@@ -258,7 +259,8 @@ struct BandedPlanes {
 
   /// As in half_planes.h: blocks of columns, rounded or what that left (`rest`), times the halves of weights.
   template <bool rest, bool low>
-  __device__ static void multiply(int oldest, float (&sums)[strip][4], const Block (&held)[high][strip], const Lanes<std::uint32_t, Tile::weights>& weights) {
+  __device__ static void multiply(int oldest, float (&sums)[strip][4], const Block (&held)[high][strip],
+                                  const Lanes<std::uint32_t, Tile::weights>& weights) {
     const auto left = [&](int k, int i, int which) {
       const SplitPair& of = held[(oldest + k) % high][i].of[which];
       return rest ? of.low : of.high;
@@ -292,9 +294,9 @@ __global__ void __launch_bounds__(block, 2) banded_planes_kernel(const __grid_co
   planes();
 }
 
-/// Resampling of planes on tensor cores, of `tiles` tiles of rows by a block, and of `side` planes side by side. Where memory is not as
-/// the planner expects it (tensors that are not aligned, pixels that lie apart), as `resample`. Raises std::runtime_error where the
-/// launch fails.
+/// Resampling of planes on tensor cores, of `tiles` tiles of rows by a block, and of `side` planes side by side. Where memory is
+/// not as the planner expects it (tensors that are not aligned, pixels that lie apart), as `resample`. Raises std::runtime_error
+/// where the launch fails.
 template <typename T, typename Tile, int taps_h, int taps_w>
 void resample_banded_planes(const Run& r, const Resample& p, const ResampledAxis& rows, const ResampledAxis& columns, int tiles,
                             int side, const void* input, void* output) {

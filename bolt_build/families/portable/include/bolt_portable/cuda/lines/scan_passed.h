@@ -9,9 +9,9 @@
 
 namespace bolt::portable {
 
-/// A block has parts of lines, `words` words of each thread, one part after the other: words of the next are under way while it waits
-/// for what parts in front of this one come to, and stores. Words of a warp follow each other, so that its accesses are whole lines
-/// of memory. Parts in front are added up always in one order.
+/// A block has parts of lines, `words` words of each thread, one part after the other: words of the next are under way while it
+/// waits for what parts in front of this one come to, and stores. Words of a warp follow each other, so that its accesses are whole
+/// lines of memory. Parts in front are added up always in one order.
 template <int words, bool reverse, typename T, typename Function>
 struct ScanPassed : LineWords<reverse, T> {
   using Line = LineWords<reverse, T>;
@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(block_threads, Scan::resident) scan_passed_ker
   scan();
 }
 
-/// `outer` lines of `extent` neighbours by up to `most_blocks` blocks, as `cumulative` of lines.h. Raises std::runtime_error where the tensor is too large, where
-/// there are more parts than counters or nobody keeps any, or the launch fails.
+/// `outer` lines of `extent` neighbours by up to `most_blocks` blocks, as `cumulative` of lines.h. Raises std::runtime_error where
+/// the tensor is too large, where there are more parts than counters or nobody keeps any, or the launch fails.
 template <int words, bool reverse, typename T, typename Function>
 void scan_passed(const Run& r, Index outer, Index extent, Index most_blocks, bool exclusive, const void* input, void* output,
                  int first) {

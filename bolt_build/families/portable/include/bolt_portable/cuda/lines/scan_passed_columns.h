@@ -7,8 +7,8 @@
 
 namespace bolt::portable {
 
-/// Of a block `across` threads have `lanes` neighbouring lines each, and others the rows behind these: eight rows of each thread, or
-/// more of narrow words, all of which are under way at once. Parts in front are added up always in one order.
+/// Of a block `across` threads have `lanes` neighbouring lines each, and others the rows behind these: eight rows of each thread,
+/// or more of narrow words, all of which are under way at once. Parts in front are added up always in one order.
 template <int lanes, int across, typename T, typename Function>
 struct ScanPassedColumns {
   using Value = typename Computed<T>::type;
@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(block_threads, Scan::resident) scan_passed_col
 }
 
 /// Lines of [outer, extent, inner], as `cumulative` of lines.h; those of `scan_columns` where tensors do not begin where `lanes`
-/// elements may. Raises std::runtime_error where there are too many lines, more parts than counters or nobody keeps any, or the launch
-/// fails.
+/// elements may. Raises std::runtime_error where there are too many lines, more parts than counters or nobody keeps any, or the
+/// launch fails.
 template <int lanes, int across, typename T, typename Function>
 void scan_passed_columns(const Run& r, const Lines& p, bool exclusive, bool reverse, const void* input, void* output, int first) {
   using Scan = ScanPassedColumns<lanes, across, T, Function>;

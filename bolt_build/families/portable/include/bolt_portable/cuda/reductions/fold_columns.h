@@ -16,7 +16,8 @@ struct FoldColumns {
   static constexpr int parts = block_threads / across;
   static constexpr std::uint32_t lanes = Granules<Element>::lanes, slots = across * lanes;
   /// Blocks of a multiprocessor that registers are for: totals and the words under way.
-  static constexpr int resident = lanes * sizeof(Total) <= 32 || (Fold::together && lanes * sizeof(Total) <= 64) ? 4 : lanes * sizeof(Total) <= 64 ? 3 : 2;
+  static constexpr std::size_t held = lanes * sizeof(Total);
+  static constexpr int resident = held <= 32 || (Fold::together && held <= 64) ? 4 : held <= 64 ? 3 : 2;
   static constexpr int at_once = 2;  ///< elements of a column that are taken together, where the mode can
   static constexpr int groups = slots < block_threads ? block_threads / slots : 1;  ///< that join what blocks have left
 
