@@ -40,7 +40,8 @@ class Input:
     """One input of a layer: its shape, whether its values are constant, and the range that they are drawn from. So many
     last elements of each row are minus infinity for the first of its images, half as many for the next one. `even` ones
     are no random numbers: along the first axis they go from the lowest to the highest. Where `alike` is above 0 there
-    are so many different images, which follow each other again and again; the first of them is zeros."""
+    are so many different images, which follow each other again and again; the first of them is zeros. Booleans are true
+    where a number would be in the upper half of the range."""
 
     shape: tuple[int, ...]
     constant: bool = False
@@ -130,6 +131,8 @@ def _value(layer: Layer, index: int) -> Array:
     if given.alike:
         array = array[np.arange(given.shape[0]) % given.alike]
         array[:: given.alike] = 0.0
+    if given.dtype is DType.BOOL:
+        return np.asarray(array >= (given.low + given.high) / 2)
     with np.errstate(over="ignore"):
         return np.asarray(array).astype(NUMPY[given.dtype])
 
