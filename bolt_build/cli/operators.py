@@ -18,14 +18,19 @@ NAME = "operators"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "operators", nargs="*", metavar="OPERATOR",
+        help="only this one, such as Conv or com.microsoft.FusedConv; case does not matter (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
         "--format", **one_of("text", "markdown", "json"), default="text",
         help="form of the table (default: text)",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one line an operator. Raises BoltError where an installed package's offer cannot be used."""
-    found = operators(all_targets())
+    """Prints one line an operator. Raises BoltError where an installed package's offer cannot be used, and for names
+    that no operator has."""
+    found = operators(all_targets(), args.operators)
     if args.format == "json":
         sys.stdout.write(json.dumps(as_json(found), indent=1) + "\n")
     elif args.format == "markdown":

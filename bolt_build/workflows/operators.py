@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 import onnx.defs
 
 from bolt_build.dtypes import PRECISIONS, DType
-from bolt_build.errors import BoltError
+from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.families import load
 from bolt_build.graph.arrays import numpy_dtype, type_of
 from bolt_build.graph.example import Bytes, Data, Integers, Listed, Weights
@@ -19,9 +19,11 @@ from bolt_build.graph.importing import Attribute, Importer, OnnxNode
 from bolt_build.graph.ir import Array, Constant, Graph, Node, Value
 from bolt_build.graph.onnx_import import OnnxModel, importer_table
 from bolt_build.graph.onnx_model.binding import INPUT_DTYPES
+from bolt_build.graph.onnx_model.onnx_bodies import is_function
 from bolt_build.graph.onnx_model.onnx_file import OnnxInput
 from bolt_build.graph.onnx_model.onnx_parse import OLDEST_OPSET
 from bolt_build.targets import Target
+from bolt_build.wording import nearest
 
 _WORDS = {dtype: word for word, dtype in INPUT_DTYPES.items()} | {
     dtype: word for word, dtype in [*PRECISIONS.items(), ("fp64", DType.F64)]
@@ -53,14 +55,47 @@ class OperatorSupport:
     note: str
 
 
-def operators(targets: Sequence[Target]) -> tuple[OperatorSupport, ...]:
-    """Every operator that some importer understands, by name. Of targets of one kind the last one is asked. Raises
-    BoltError where an installed package's offer cannot be used."""
+def operators(targets: Sequence[Target], names: Sequence[str] = ()) -> tuple[OperatorSupport, ...]:
+    """Every operator that some importer understands, by name, or those of `names`. Of targets of one kind the last one
+    is asked. Raises BoltError where an installed package's offer cannot be used, and for names that no operator has."""
     by_name: dict[str, list[Importer]] = {}
     for importer in importer_table().importers():
         by_name.setdefault(_name(importer), []).append(importer)
     one_a_place = tuple({target.where: target for target in targets}.values())
-    return tuple(_support(name, by_name[name], one_a_place) for name in sorted(by_name, key=str.lower))
+    chosen = named(sorted(by_name, key=str.lower), names)
+    return tuple(_support(name, by_name[name], one_a_place) for name in chosen)
+
+
+def named(known: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the names, with or without their domains, in any case; all where there are none. Raises BoltError with
+    every name that none has."""
+    if not names:
+        return tuple(known)
+    spelt = {form: each for each in known for form in sorted(_called(each))}
+    unknown = [name for name in dict.fromkeys(names) if name.lower() not in spelt]
+    if unknown:
+        raise BoltError([_unknown(name, spelt) for name in unknown], ExitCode.USAGE)
+    asked = {name.lower() for name in names}
+    return tuple(each for each in known if asked & _called(each))
+
+
+def _called(name: str) -> set[str]:
+    """What people may call an operator, in small letters."""
+    whole = name.lower()
+    return {whole, whole.rpartition(".")[2]}
+
+
+def _unknown(name: str, spelt: Mapping[str, str]) -> Diagnostic:
+    own = {schema.name.lower(): schema.name for schema in onnx.defs.get_all_schemas()}.get(name.lower())
+    if own is None:
+        close = nearest(name, spelt)
+        hint = None if close is None else f"did you mean '{spelt[close]}'?"
+        return Diagnostic("unknown-operator", f"there is no operator '{name}'", hint=hint)
+    if is_function(own, onnx.defs.onnx_opset_version()):
+        message = f"the operator '{own}' has no importer: it is imported as the operators that ONNX defines it by"
+        return Diagnostic("no-importer", message, hint="ask for these")
+    hint = "'bolt-build check --model' says of a model what to do about it"
+    return Diagnostic("unsupported-op", f"the operator '{own}' cannot be imported", hint=hint)
 
 
 def example_graph(importer: Importer, dtype: DType) -> Graph:

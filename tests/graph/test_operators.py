@@ -124,7 +124,7 @@ Where     9 and newer   constants only
 def test_the_verb_prints_every_operator(
     found: tuple[OperatorSupport, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verb, "operators", {all_targets(): found}.__getitem__)
+    monkeypatch.setattr(verb, "operators", lambda targets, names: {(all_targets(), 0): found}[targets, len(names)])
     assert main(["operators"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["operator", "opsets", "data", "on", "CPUs", "on", "GPUs", "note"]
@@ -132,6 +132,27 @@ def test_the_verb_prints_every_operator(
     assert main(["operators", "--format", "json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert {each["name"] for each in data["operators"]} == KNOWN
+
+
+def test_the_verb_takes_names_of_operators(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(workflow, "_families", lambda graph, target: ())
+    assert main(["operators", "conv", "com.microsoft.FusedConv", "GELU"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["com.microsoft.FusedConv", "com.microsoft.Gelu", "Conv", "Gelu"]
+
+
+def test_names_of_no_operator_are_all_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["operators", "Conf", "Conv", "NegativeLogLikelihoodLoss", "ImageDecoder", "Qqq"]) == 2
+    assert capsys.readouterr().err == (
+        "error[unknown-operator]: there is no operator 'Conf'\n"
+        "  hint: did you mean 'Conv'?\n"
+        "error[no-importer]: the operator 'NegativeLogLikelihoodLoss' has no importer: it is imported as the operators "
+        "that ONNX defines it by\n"
+        "  hint: ask for these\n"
+        "error[unsupported-op]: the operator 'ImageDecoder' cannot be imported\n"
+        "  hint: 'bolt-build check --model' says of a model what to do about it\n"
+        "error[unknown-operator]: there is no operator 'Qqq'\n"
+    )
 
 
 def test_the_page_lists_every_operator() -> None:
