@@ -22,6 +22,7 @@ struct ChosenProduct {
   /// Fragments whose lanes exchange results, so that each stores neighbours.
   static constexpr int fragments = stored < 4 || sizeof(Out) != 2 ? 1 : stored == 8 && across % 4 == 0 ? 4 : 2;
   static constexpr int step = Left::size + Right::size, sums = down * across * 4;
+  using Groups = HalfGroups<parts, sums>;
   /// Bytes of dynamic shared memory.
   static constexpr int shared = parts * stages * step * static_cast<int>(sizeof(T));
   static_assert((parts - 1) * group * sums * static_cast<int>(sizeof(float)) <= shared);
@@ -34,29 +35,6 @@ struct ChosenProduct {
   std::uint32_t* fault;
   std::uint32_t mark;
   Epilogue epilogue;
-
-  /// Waits for the four warps of a group.
-  static __device__ void meet(int part) {
-    if constexpr (parts == 1)
-      __syncthreads();
-    else
-      asm volatile("bar.sync %0, %1;" ::"r"(1 + part), "n"(group) : "memory");
-  }
-
-  /// Adds the sums of all groups to those of the first, where no factors are needed any more; false for the others.
-  static __device__ bool added(int part, int own, float* room, float* sum) {
-    __syncthreads();
-    if (part > 0)
-#pragma unroll
-      for (int i = 0; i < sums; ++i) room[((part - 1) * sums + i) * group + own] = sum[i];
-    __syncthreads();
-    if (part > 0) return false;
-#pragma unroll
-    for (int other = 0; other < parts - 1; ++other)
-#pragma unroll
-      for (int i = 0; i < sums; ++i) sum[i] += room[(other * sums + i) * group + own];
-    return true;
-  }
 
   /// Sums of the tile at `row` and `column` with the matrix that begins at `matrix`; false for threads whose sums another
   /// group has taken.
@@ -80,7 +58,7 @@ struct ChosenProduct {
 #pragma unroll 1
     for (int from = part * depth; from < k; from += parts * depth, turn = turn + 1 == stages ? 0 : turn + 1) {
       settle<stages - 2>();
-      meet(part);  // this step is there for all, and readers of the buffer that is filled next are done
+      Groups::meet(part);  // this step is there for all, and readers of the buffer that is filled next are done
       const int next = from + (stages - 1) * parts * depth;
       if (next < k) fill(turn ? turn - 1 : stages - 1, next);
       commit();
@@ -101,7 +79,7 @@ struct ChosenProduct {
         }
       }
     }
-    if constexpr (parts > 1) return added(part, own, reinterpret_cast<float*>(room), &sum[0][0][0]);
+    if constexpr (parts > 1) return Groups::added(part, own, reinterpret_cast<float*>(room), &sum[0][0][0]);
     return true;
   }
 

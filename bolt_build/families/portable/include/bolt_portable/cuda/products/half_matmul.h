@@ -48,6 +48,36 @@ struct HalfFactor {
   }
 };
 
+/// Groups of four warps that take steps of a tile's depth by turns, `parts` of them. A thread has so many `sums`.
+template <int parts, int sums>
+struct HalfGroups {
+  static constexpr int group = 128;
+
+  /// Waits for the four warps of a group.
+  static __device__ void meet(int part) {
+    if constexpr (parts == 1)
+      __syncthreads();
+    else
+      asm volatile("bar.sync %0, %1;" ::"r"(1 + part), "n"(group) : "memory");
+  }
+
+  /// Adds the sums of all groups to those of the first, through shared memory in which no factors are needed any more;
+  /// false for the others.
+  static __device__ bool added(int part, int own, float* room, float* sum) {
+    __syncthreads();
+    if (part > 0)
+#pragma unroll
+      for (int i = 0; i < sums; ++i) room[((part - 1) * sums + i) * group + own] = sum[i];
+    __syncthreads();
+    if (part > 0) return false;
+#pragma unroll
+    for (int other = 0; other < parts - 1; ++other)
+#pragma unroll
+      for (int i = 0; i < sums; ++i) sum[i] += room[(other * sums + i) * group + own];
+    return true;
+  }
+};
+
 /// A block's tile: `rows` by `columns` results, of which four warps have a quarter each. `load` elements of each factor are
 /// read at once, and `along` says which lie along the depth. `stored`: results that may be stored at once, 1, 2, 4 or 8.
 /// `parts` groups of four warps take steps of the depth by turns, and the first adds up what all have.
@@ -61,6 +91,7 @@ struct HalfProduct {
   /// Steps whose factors have room: two are copied while a third is multiplied, where three fit what needs no asking for.
   static constexpr int stages = 3 * parts * (Left::size + Right::size) * sizeof(T) <= 48 * 1024 ? 3 : 2;
   static constexpr int sums = down * across * 4;
+  using Groups = HalfGroups<parts, sums>;
   static_assert(parts == 1 || (parts - 1) * group * sums * sizeof(float) <= parts * stages * Left::size * sizeof(T));
   /// Fragments whose lanes exchange results, so that each stores neighbours: a row's 16 bytes are a quarter of a line.
   static constexpr int fragments = stored < 4 || sizeof(Out) != 2 ? 1 : stored == 8 && across % 4 == 0 ? 4 : 2;
@@ -70,30 +101,6 @@ struct HalfProduct {
   const T* b;
   Out* out;
   Epilogue epilogue;
-
-  /// Waits for the four warps of a group.
-  static __device__ void meet(int part) {
-    if constexpr (parts == 1)
-      __syncthreads();
-    else
-      asm volatile("bar.sync %0, %1;" ::"r"(1 + part), "n"(group) : "memory");
-  }
-
-  /// Adds the sums of all groups to those of the first, through shared memory in which no factors are needed any more;
-  /// false for the others.
-  static __device__ bool added(int part, int own, float* shared, float* sum) {
-    __syncthreads();
-    if (part > 0)
-#pragma unroll
-      for (int i = 0; i < sums; ++i) shared[((part - 1) * sums + i) * group + own] = sum[i];
-    __syncthreads();
-    if (part > 0) return false;
-#pragma unroll
-    for (int other = 0; other < parts - 1; ++other)
-#pragma unroll
-      for (int i = 0; i < sums; ++i) sum[i] += shared[(other * sums + i) * group + own];
-    return true;
-  }
 
   __device__ void operator()(std::uint32_t block) const {
     __shared__ __align__(16) T lefts[parts][stages][Left::size], rights[parts][stages][Right::size];
@@ -121,7 +128,7 @@ struct HalfProduct {
 #pragma unroll 1
     for (int from = part * depth; from < k; from += parts * depth, turn = turn + 1 == stages ? 0 : turn + 1) {
       settle<stages - 2>();
-      meet(part);  // this step is there for all, and readers of the buffer that is filled next are done
+      Groups::meet(part);  // this step is there for all, and readers of the buffer that is filled next are done
       const int next = from + (stages - 1) * parts * depth;
       if (next < k) fill(turn ? turn - 1 : stages - 1, next);
       commit();
@@ -143,7 +150,7 @@ struct HalfProduct {
       }
     }
     if constexpr (parts > 1) {
-      if (!added(part, own, reinterpret_cast<float*>(lefts), &sum[0][0][0])) return;
+      if (!Groups::added(part, own, reinterpret_cast<float*>(lefts), &sum[0][0][0])) return;
     }
     Lanes<Out, 2> results[fragments];
     std::uint32_t words[fragments];
