@@ -31,11 +31,11 @@ def test_every_recurrence_has_a_kernel_whose_lanes_are_threads_of_their_own() ->
 @pytest.mark.parametrize(
     ("label", "tile", "reason"),
     [
-        ("first", ScanTile(3, 1), "1 to 32 threads share a lane and ask for 1 to 32 steps at once, powers of two"),
-        ("first", ScanTile(2, 1), "1 elements are added up, too few for 2 threads"),
-        ("delta-100", ScanTile(1, 1), "a thread would keep 100 numbers in registers, at most 48 are worth it"),
-        ("delta-64", ScanTile(2, 2), "a thread would wait for 132 numbers at once, at most 64 are worth it"),
-        ("matrix", ScanTile(1, 8), "5 steps are fewer than 8"),
+        ("first", ScanTile(3, 1, 32), "1 to 32 threads of 32, 64 or 128 share a lane and ask for 1 to 32 steps at once, powers of two"),
+        ("first", ScanTile(2, 1, 32), "1 elements are added up, too few for 2 threads"),
+        ("delta-100", ScanTile(1, 1, 64), "a thread would keep 100 numbers in registers, at most 48 are worth it"),
+        ("delta-64", ScanTile(2, 2, 32), "a thread would wait for 132 numbers at once, at most 64 are worth it"),
+        ("matrix", ScanTile(1, 8, 128), "5 steps are fewer than 8"),
     ],
 )
 def test_says_why_a_tile_is_none(label: str, tile: ScanTile, reason: str) -> None:
@@ -47,7 +47,7 @@ def test_more_steps_take_longer_and_more_lanes_do_not_until_memory_is_busy() -> 
     def seconds(steps: int, lanes: int) -> float:
         op = scan((steps, lanes), ("ta", "ta", "a"), FIRST, (4,), 4, (0, 1))
         return FORM.seconds(
-            problem(layer_of("long", op, ((steps, lanes), (steps, lanes), (lanes,)))), ScanTile(1, 4), TARGET
+            problem(layer_of("long", op, ((steps, lanes), (steps, lanes), (lanes,)))), ScanTile(1, 4, 128), TARGET
         )
 
     assert seconds(200, 100) > 1.5 * seconds(100, 100)

@@ -162,7 +162,7 @@ LABELS = (
     "channel-attention-alike-portable-tensor_coresx2-f16/row-f16/row",
     "concat-many-portable-direct-f32/channels_last-f32/channels_last",
     "f16-lstm-everything-portable-tensor_coresx8x256x2x1-f16/row",
-    "half-scan-delta-33-portable-lanesx8x2-f16/row-f16/row",
+    "half-scan-delta-33-portable-lanesx8x2x32-f16/row-f16/row",
     "lanes-of-16-portable-direct-f32/row-f32/row",
     "cumsum-3000-portable-direct-i64/row-i64/row",
     "squeeze-odd+gate-portable-directx1-f16/channels_last-f16/channels_last",

@@ -27,14 +27,15 @@ struct StateScan {
   Index lane[tensors][rank], step[tensors], across[tensors], begin[tensors];
 
   /// Where the lane begins in each tensor.
-  BOLT_HD void find(Position own, Index (&at)[tensors]) const {
+  template <typename Offset>
+  BOLT_HD void find(Position own, Offset (&at)[tensors]) const {
     BOLT_WRITTEN_OUT
-    for (int tensor = 0; tensor < tensors; ++tensor) at[tensor] = begin[tensor];
+    for (int tensor = 0; tensor < tensors; ++tensor) at[tensor] = static_cast<Offset>(begin[tensor]);
     BOLT_WRITTEN_OUT
     for (int i = rank - 1; i >= 0; --i) {
       const Position along = static_cast<Position>(extent[i]), place = i > 0 ? own % along : own;
       BOLT_WRITTEN_OUT
-      for (int tensor = 0; tensor < tensors; ++tensor) at[tensor] += place * lane[tensor][i];
+      for (int tensor = 0; tensor < tensors; ++tensor) at[tensor] += static_cast<Offset>(place) * static_cast<Offset>(lane[tensor][i]);
       own /= along;
     }
   }
@@ -94,72 +95,99 @@ ScanTerms<First, Rest...> scan_terms(const First& first, const Rest&... rest) {
   return {first, scan_terms(rest...)};
 }
 
+/// Elements from the begin of a tensor. GPUs multiply and add 32 bits at once, and their kernels take no larger tensors.
+#if defined(__CUDACC__)
+using ScanOffset = std::int32_t;
+#else
+using ScanOffset = Index;
+#endif
+
 /// One lane's steps. Bit i of `wide` says whether number i of a step differs along the axis that is folded, of which
-/// `beside` neighbouring threads have `parts` elements each; that of `steady` whether it is the same in all steps. Numbers of
-/// `ahead` steps are on their way while those in front of them are used. `carried` are numbers that states become.
-template <std::uint64_t wide, std::uint64_t steady, int given, int result, int parts, int beside, int ahead, int... carried>
+/// `beside` neighbouring threads have `parts` elements each, `exact`ly all of them or less; that of `dense` whether these are
+/// neighbours in memory, of which a GPU's thread reads `together` at once; that of `steady` whether a number is the same in
+/// all steps. Numbers of `ahead` steps are on their way while those in front of them are used. `carried` are numbers that
+/// states become.
+template <std::uint64_t wide, std::uint64_t steady, std::uint64_t dense, int given, int result, int parts, int beside, int ahead,
+          int together, bool exact, int... carried>
 struct LaneScan {
   static constexpr int states = sizeof...(carried), inputs = given + states;
+  /// The same with loads of one element: tensors of a step may begin anywhere.
+  using Single = LaneScan<wide, steady, dense, given, result, parts, beside, ahead, 1, exact, carried...>;
+  static constexpr bool single = together == 1;
 
   static BOLT_HD constexpr bool is_wide(int number) { return wide >> number & 1; }
   static BOLT_HD constexpr bool is_steady(int number) { return steady >> number & 1; }
+  static BOLT_HD constexpr bool is_dense(int number) { return dense >> number & 1; }
 
   /// The thread has elements `own * parts` and so on; it stores them where it is `active`, as it is not behind the last lane.
   template <typename... In, int rank, typename Terms, typename Out>
   static BOLT_HD void run(const StateScan<inputs + 1, rank>& p, Position lane, int own, bool active, const Terms& terms, Out* out,
                           const void* const (&in)[inputs]) {
     constexpr int numbers = inputs + Terms::count;
-    const Index first = own * parts;
+    const int first = own * parts;
     float of[numbers][parts], next[ahead][inputs][parts];
-    Index at[inputs + 1];
+    ScanOffset at[inputs + 1];
     p.find(lane, at);
-    read<0, In...>(p, at, first, of, in);
     BOLT_WRITTEN_OUT
-    for (int k = 0; k < ahead; ++k) ask<0, In...>(p, at, k, first, next[k], in);
-    for (Index start = 0; start < p.steps; start += ahead) {
+    for (int i = 0; i <= inputs; ++i) at[i] += first * static_cast<ScanOffset>(p.across[i]);
+    const int steps = static_cast<int>(p.steps), last = static_cast<int>(p.folded) - 1 - first;
+    read<0, In...>(p, at, last, of, in);
+    BOLT_WRITTEN_OUT
+    for (int k = 0; k < ahead; ++k) ask<0, In...>(p, at, last, k + 1 < steps, next[k], in);
+    for (int start = 0; start < steps; start += ahead) {
       float now[ahead][inputs][parts];
       BOLT_WRITTEN_OUT
       for (int k = 0; k < ahead; ++k) copy(next[k], now[k]);
       BOLT_WRITTEN_OUT
-      for (int k = 0; k < ahead; ++k) ask<0, In...>(p, at, start + ahead + k, first, next[k], in);
+      for (int k = 0; k < ahead; ++k) ask<0, In...>(p, at, last, start + ahead + k + 1 < steps, next[k], in);
       BOLT_WRITTEN_OUT
       for (int k = 0; k < ahead; ++k) {
-        if (start + k >= p.steps) break;
+        if (start + k >= steps) break;
         copy(now[k], of);
-        compute<inputs>(p, first, of, terms);
-        if (active) put(p, at[inputs] + (start + k) * p.step[inputs], first, own, of[result], out);
+        compute<inputs>(p, last, of, terms);
+        if (active) put(p, at[inputs], last, own, of[result], out);
+        at[inputs] += static_cast<ScanOffset>(p.step[inputs]);
         carry(of);
       }
     }
   }
 
  private:
-  static BOLT_HD Index folded_at(Index folded, Index element) { return element < folded ? element : folded - 1; }
+  /// Elements of a tensor of which the thread's first lies at `from`; behind the last one, the last.
+  template <int input, typename T, int rank>
+  static BOLT_HD void load_parts(const StateScan<inputs + 1, rank>& p, const T* from, int last, float (&to)[parts]) {
+    if constexpr (!is_wide(input)) {
+      to[0] = load(from);
+#if defined(__CUDACC__)
+    } else if constexpr (is_dense(input) && together > 1) {
+      BOLT_WRITTEN_OUT
+      for (int part = 0; part < parts; part += together) load_lanes<together>(from + part, to + part);
+#endif
+    } else {
+      const ScanOffset across = is_dense(input) ? 1 : static_cast<ScanOffset>(p.across[input]);
+      BOLT_WRITTEN_OUT
+      for (int part = 0; part < parts; ++part) to[part] = load(from + (exact || part < last ? part : last) * across);
+    }
+  }
 
   /// What is read once: steady numbers and first states.
   template <int input, typename First, typename... Rest, int rank, int numbers>
-  static BOLT_HD void read(const StateScan<inputs + 1, rank>& p, const Index (&at)[inputs + 1], Index first,
+  static BOLT_HD void read(const StateScan<inputs + 1, rank>& p, const ScanOffset (&at)[inputs + 1], int last,
                            float (&of)[numbers][parts], const void* const (&in)[inputs]) {
-    if constexpr (input >= given || is_steady(input)) {
-      const First* from = static_cast<const First*>(in[input]) + at[input];
-      BOLT_WRITTEN_OUT
-      for (int part = 0; part < (is_wide(input) ? parts : 1); ++part)
-        of[input][part] = load(from + (p.across[input] == 0 ? 0 : folded_at(p.folded, first + part) * p.across[input]));
-    }
-    if constexpr (sizeof...(Rest) > 0) read<input + 1, Rest...>(p, at, first, of, in);
+    if constexpr (input >= given || is_steady(input))
+      load_parts<input>(p, static_cast<const First*>(in[input]) + at[input], last, of[input]);
+    if constexpr (sizeof...(Rest) > 0) read<input + 1, Rest...>(p, at, last, of, in);
   }
 
-  /// What differs from step to step, of one step; behind the last step, of the last.
+  /// What differs from step to step, of the next step; the last one is asked for again where there are no `more`.
   template <int input, typename First, typename... Rest, int rank>
-  static BOLT_HD void ask(const StateScan<inputs + 1, rank>& p, const Index (&at)[inputs + 1], Index step, Index first,
+  static BOLT_HD void ask(const StateScan<inputs + 1, rank>& p, ScanOffset (&at)[inputs + 1], int last, bool more,
                           float (&next)[inputs][parts], const void* const (&in)[inputs]) {
     if constexpr (input < given && !is_steady(input)) {
-      const First* from = static_cast<const First*>(in[input]) + at[input] + (step < p.steps ? step : p.steps - 1) * p.step[input];
-      BOLT_WRITTEN_OUT
-      for (int part = 0; part < (is_wide(input) ? parts : 1); ++part)
-        next[input][part] = load(is_wide(input) ? from + folded_at(p.folded, first + part) * p.across[input] : from);
+      load_parts<input>(p, static_cast<const First*>(in[input]) + at[input], last, next[input]);
+      at[input] += more ? static_cast<ScanOffset>(p.step[input]) : 0;
     }
-    if constexpr (sizeof...(Rest) > 0) ask<input + 1, Rest...>(p, at, step, first, next, in);
+    if constexpr (sizeof...(Rest) > 0) ask<input + 1, Rest...>(p, at, last, more, next, in);
   }
 
   template <int numbers>
@@ -172,26 +200,26 @@ struct LaneScan {
   }
 
   template <int number, int rank, int numbers, typename Term, typename... Rest>
-  static BOLT_HD void compute(const StateScan<inputs + 1, rank>& p, Index first, float (&of)[numbers][parts],
+  static BOLT_HD void compute(const StateScan<inputs + 1, rank>& p, int last, float (&of)[numbers][parts],
                               const ScanTerms<Term, Rest...>& terms) {
     if constexpr (Term::sums) {
-      of[number][0] = sum(p, first, of, terms.first);
+      of[number][0] = sum(p, last, of, terms.first);
     } else {
       BOLT_WRITTEN_OUT
       for (int part = 0; part < (is_wide(number) ? parts : 1); ++part) of[number][part] = terms.first(of, wide, part);
     }
-    if constexpr (sizeof...(Rest) > 0) compute<number + 1>(p, first, of, terms.rest);
+    if constexpr (sizeof...(Rest) > 0) compute<number + 1>(p, last, of, terms.rest);
   }
 
   template <int rank, int numbers, int side>
-  static BOLT_HD float sum(const StateScan<inputs + 1, rank>& p, Index first, const float (&of)[numbers][parts],
+  static BOLT_HD float sum(const StateScan<inputs + 1, rank>& p, int last, const float (&of)[numbers][parts],
                            const ScanSum<side>&) {
     if constexpr (!is_wide(side)) {
       return of[side][0] * static_cast<float>(p.folded);
     } else {
       float total = 0.0f;
       BOLT_WRITTEN_OUT
-      for (int part = 0; part < parts; ++part) total += first + part < p.folded ? of[side][part] : 0.0f;
+      for (int part = 0; part < parts; ++part) total += exact || part <= last ? of[side][part] : 0.0f;
 #if defined(__CUDA_ARCH__)
       if constexpr (beside > 1) total = over_warp<beside>(total, [](float a, float b) { return a + b; });
 #endif
@@ -200,12 +228,12 @@ struct LaneScan {
   }
 
   template <int rank, typename Out>
-  static BOLT_HD void put(const StateScan<inputs + 1, rank>& p, Index at, Index first, int own, const float (&of)[parts],
+  static BOLT_HD void put(const StateScan<inputs + 1, rank>& p, ScanOffset at, int last, int own, const float (&of)[parts],
                           Out* out) {
     if constexpr (is_wide(result)) {
       BOLT_WRITTEN_OUT
       for (int part = 0; part < parts; ++part)
-        if (first + part < p.folded) store(out + at + (first + part) * p.across[inputs], of[part]);
+        if (exact || part <= last) store(out + at + part * static_cast<ScanOffset>(p.across[inputs]), of[part]);
     } else {
       if (own == 0) store(out + at, of[0]);
     }
@@ -272,10 +300,21 @@ struct ScanBlock {
 };
 
 /// `beside` threads of a block of `threads` share a lane.
-template <int beside, int threads, typename Lanes>
-void state_scan_beside(const Run& r, const Lanes& lanes) {
-  constexpr int together = threads / beside;
-  launch_blocks<threads>(r, (lanes.p.lanes + together - 1) / together, ScanBlock<Lanes, beside, threads>{lanes}, "state scan");
+template <int beside, int threads, typename Lane, int rank, typename Terms, typename Out, typename... In>
+void state_scan_beside(const Run& r, const ScanLanes<Lane, rank, Terms, Out, In...>& lanes) {
+  constexpr int of_block = threads / beside;
+  const Index blocks = (lanes.p.lanes + of_block - 1) / of_block;
+  if constexpr (!Lane::single) {
+    if (std::any_of(lanes.in, lanes.in + Lane::inputs, [](const void* each) { return !aligned_to_16(each); })) {
+      using Single = ScanLanes<typename Lane::Single, rank, Terms, Out, In...>;
+      Single one{lanes.p, lanes.terms, lanes.out, {}};
+      std::copy(lanes.in, lanes.in + Lane::inputs, one.in);
+      launch_blocks<threads>(r, blocks, ScanBlock<Single, beside, threads>{one}, "state scan");
+      return;
+    }
+  }
+  using All = ScanLanes<Lane, rank, Terms, Out, In...>;
+  launch_blocks<threads>(r, blocks, ScanBlock<All, beside, threads>{lanes}, "state scan");
 }
 #endif
 

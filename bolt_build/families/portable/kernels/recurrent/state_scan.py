@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED
-from bolt_build.families.common.cxx import braces, struct
+from bolt_build.families.common.cxx import boolean, braces, struct
 from bolt_build.families.common.functors import ACTIVATIONS, BINARIES, activation, activation_type, binary, instructions
 from bolt_build.families.common.geometry import MOST_AXES, Loop, merged, strides
 from bolt_build.families.portable.form import Form
@@ -31,7 +31,7 @@ _OWN = {
 """Functors that the kernel has beside those of elementwise stages."""
 _HELD, _AHEAD = 48, 64
 """Numbers of a step that a thread keeps in registers at most, and those of later steps that it waits for."""
-_BESIDE, _STEPS, _THREADS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32), 128
+_BESIDE, _STEPS, _THREADS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32), (128, 64, 32)
 _WAIT, _CLOCKS, _CLOCK = 0.7e-6, 4.0, 6e-10
 """Seconds until what a step reads is there; clocks of a function of numbers that wait for each other; and seconds of a
 clock. Estimated."""
@@ -39,10 +39,12 @@ clock. Estimated."""
 
 @dataclass(frozen=True)
 class ScanTile(NumberTile):
-    """`beside` neighbouring threads share a lane, and ask for numbers of `ahead` steps at once."""
+    """`beside` neighbouring threads share a lane, and ask for numbers of `ahead` steps at once; a block has
+    `threads`."""
 
     beside: int
     ahead: int
+    threads: int
 
 
 def _of(problem: KernelProblem) -> StateScan:
@@ -143,15 +145,39 @@ def _code(problem: KernelProblem, tile: ScanTile, at: StepExpressions, shared: b
     op = _of(problem)
     parts = ceil(_folded(op) / tile.beside)
     carried = ", ".join(map(str, op.carried))
-    lane = f"bolt::portable::LaneScan<{_bits(op.wide())}, {_bits(_steady(op))}, {op.given}, {op.result}, {parts}, "
-    lane += f"{tile.beside}, {tile.ahead}, {carried}>"
+    exact, together = parts * tile.beside == _folded(op), _together(problem, tile) if shared else 1
+    lane = f"bolt::portable::LaneScan<{_bits(op.wide())}, {_bits(_steady(op))}, {_bits(_dense(problem))}, {op.given}, "
+    lane += f"{op.result}, {parts}, {tile.beside}, {tile.ahead}, {together}, {boolean(exact)}, {carried}>"
     _, parameters = _parameters(problem)
     types = ", ".join(ctype(operand.format.dtype) for operand in (*problem.outputs, *problem.inputs))
     arguments = ", ".join((parameters, _terms(op), at.outputs[0], braces(at.inputs)))
     lanes = f"bolt::portable::scan_lanes<{lane}, {types}>({arguments})"
-    function = f"state_scan_beside<{tile.beside}, {_THREADS}>" if shared else "state_scan"
+    function = f"state_scan_beside<{tile.beside}, {tile.threads}>" if shared else "state_scan"
     call = f"bolt::portable::{function}(r, {lanes});"
     return StepCode((_HEADER,), None, "", call)
+
+
+def _dense(problem: KernelProblem) -> list[bool]:
+    """Of inputs: whether neighbours along the axis that is added up along are neighbours in memory."""
+    op = _of(problem)
+    return [step == 1 for step in _along(problem, op.fold)[:-1]] if op.fold else [False] * len(problem.inputs)
+
+
+def _together(problem: KernelProblem, tile: ScanTile) -> int:
+    """Neighbours that a thread reads at once: as many as begin with a whole access in each tensor that has them."""
+    op = _of(problem)
+    parts = ceil(_folded(op) / tile.beside)
+    if parts * tile.beside != _folded(op) or not any(_dense(problem)):
+        return 1
+    found = gcd(parts, 8)
+    places = [(axis, _along(problem, axis)) for axis in range(len(op.extents)) if axis != op.fold]
+    for index, (operand, dense) in enumerate(zip(problem.inputs, _dense(problem), strict=True)):
+        if not dense:
+            continue
+        begin = sum(at * step for at, step in zip(op.begins[index], strides(operand), strict=True))
+        found = gcd(found, begin, *(steps[index] for _, steps in places))
+        found = min(found, 16 // operand.format.dtype.nbytes)
+    return found
 
 
 def _held(op: StateScan, tile: ScanTile) -> int:
@@ -167,10 +193,16 @@ def _asked(op: StateScan, tile: ScanTile) -> int:
     return tile.ahead * sum(parts if wide[i] else 1 for i, steady in enumerate(_steady(op)) if not steady)
 
 
+def _refuse_gpu(problem: KernelProblem, gpu: Gpu) -> str | None:
+    if any(prod(operand.shape) >= 2**31 for operand in (*problem.inputs, *problem.outputs)):
+        return "32 bits do not count the elements of a tensor"
+    return None
+
+
 def _refuse_tile(problem: KernelProblem, tile: ScanTile, gpu: Gpu) -> str | None:
     op = _of(problem)
-    if tile.beside not in _BESIDE or tile.ahead not in _STEPS:
-        return "1 to 32 threads share a lane and ask for 1 to 32 steps at once, powers of two"
+    if tile.beside not in _BESIDE or tile.ahead not in _STEPS or tile.threads not in _THREADS:
+        return "1 to 32 threads of 32, 64 or 128 share a lane and ask for 1 to 32 steps at once, powers of two"
     if tile.beside > _folded(op):
         return Reason("{} elements are added up, too few for {} threads", _folded(op), tile.beside)
     if (held := _held(op, tile)) > _HELD and tile.beside < 32 and tile.beside * 2 <= _folded(op):
@@ -183,7 +215,9 @@ def _refuse_tile(problem: KernelProblem, tile: ScanTile, gpu: Gpu) -> str | None
 
 
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[ScanTile]:
-    yield from (ScanTile(beside, ahead) for beside in _BESIDE for ahead in reversed(_STEPS))
+    for beside in _BESIDE:
+        threads = next((n for n in _THREADS if _lanes(_of(problem)) * beside >= 2 * n * gpu.sms), _THREADS[-1])
+        yield from (ScanTile(beside, ahead, threads) for ahead in reversed(_STEPS))
 
 
 def _seconds(problem: KernelProblem, tile: ScanTile, target: Target) -> float:
@@ -202,7 +236,7 @@ def _seconds(problem: KernelProblem, tile: ScanTile, target: Target) -> float:
             if function in ACTIVATIONS:
                 costs += instructions([EpilogueOp(op.activation(place))])
             work += costs * (parts if wide[count + place] else 1)
-    loads = _asked(op, ScanTile(tile.beside, 1))
+    loads = _asked(op, ScanTile(tile.beside, 1, tile.threads))
     steps = op.extents[0]
     warps = ceil(_lanes(op) * tile.beside / 32)
     busy = min(warps, gpu.sms * 4)
@@ -214,16 +248,19 @@ def _seconds(problem: KernelProblem, tile: ScanTile, target: Target) -> float:
 
 
 def _plain_seconds(problem: KernelProblem, target: Target) -> float:
-    return 1.2 * _seconds(problem, ScanTile(1, 1), target)
+    return 1.2 * _seconds(problem, _PLAIN, target)
 
 
 FORM: Form[ScanTile] = Form(
-    "lanes", lambda problem: isinstance(problem.op, StateScan), lambda problem, gpu: None, _tiles, _refuse_tile,
+    "lanes", lambda problem: isinstance(problem.op, StateScan), _refuse_gpu, _tiles, _refuse_tile,
     _seconds, ScanTile.read, lambda problem, tile, at: _code(problem, tile, at, shared=True),
 )  # fmt: skip
+_PLAIN = ScanTile(1, 1, 128)
+"""One thread a lane, which reads what a step has when it is there; how many a block has is not its own choice."""
+
 RULES = (
     Rule(
-        StateScan, _refuse, lambda problem, at: _code(problem, ScanTile(1, 1), at, shared=False), lambda problem: 0.05,
-        gpu_seconds=_plain_seconds, layouts=row_major, forms=(FORM,),
+        StateScan, _refuse, lambda problem, at: _code(problem, _PLAIN, at, shared=False), lambda problem: 0.05,
+        gpu_seconds=_plain_seconds, layouts=row_major, refuse_gpu=_refuse_gpu, forms=(FORM,),
     ),
 )  # fmt: skip
