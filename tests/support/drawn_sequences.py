@@ -348,6 +348,24 @@ def recurrence(g: Growing) -> str:
     return g.add(Concat(1), *made) if whole else activated(g, made[0])
 
 
+def logarithms(g: Growing) -> str:
+    """Of sums of exponentials, with the greatest element taken off or another one, and of shares."""
+    x = g.tensor(2, 3, 4)
+    axis = g.choose(g.rank(x) - 1, 0, 1)
+    kept = g.choose(True, False)
+    offset, less = g.add(Reduce(g.choose("max", "mean"), (axis,)), x), x
+    shifted = g.choose(True, False)
+    if shifted:
+        less = g.add(Binary("sub"), x, offset)
+    total = g.add(Activation("log"), g.add(Reduce("sum", (axis,), kept), g.add(Activation("exp"), less)))
+    if shifted:
+        shape = g.shape(total)
+        total = g.add(Binary("add"), total, offset if kept else g.add(Reshape(shape), offset))
+    if not g.chance():
+        return total
+    return g.add(Binary("sub"), x, total if kept else g.add(Reshape(g.shape(offset)), total))
+
+
 SEQUENCES = (
     differences,
     over_channels,
@@ -361,4 +379,5 @@ SEQUENCES = (
     latent_heads,
     experts,
     recurrence,
+    logarithms,
 )
