@@ -300,6 +300,16 @@ def test_an_unknown_layer_is_a_diagnostic_with_near_names(name: str, hint: str) 
     assert diagnostic.hint == hint
 
 
+def test_an_unknown_layer_of_a_large_engine_is_answered_with_some_of_its_layers() -> None:
+    explanation = explain(evidence())
+    (batch, *_) = explanation.batches
+    layers = tuple(replace(batch.layers[0], name=f"/n{i}", nodes=()) for i in range(11))
+    with pytest.raises(BoltError) as caught:
+        of_layer([replace(explanation, batches=(replace(batch, layers=layers),))], "dense")
+    shown = ", ".join(f"/n{i}" for i in range(8))
+    assert caught.value.diagnostics[0].hint == f"its layers: {shown} and 3 more, which 'bolt-build plan' lists"
+
+
 def test_one_batch_alone() -> None:
     explanation = explain(evidence())
     assert of_batch(explanation, 2) == explanation

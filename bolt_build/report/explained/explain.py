@@ -39,6 +39,9 @@ _ATTEMPTS = (
 )  # fmt: skip
 _UNTRIED = (Column("not tried", name=True), Column("because", name=True))
 
+_SHOWN = 8
+"""Layers that a message names, of an engine that may have thousands."""
+
 
 def of_batch(explanation: Explanation, batch: int) -> Explanation:
     """The explanation of one batch alone."""
@@ -62,9 +65,15 @@ def of_layer(explanations: Sequence[Explanation], name: str) -> tuple[Explanatio
     batches = tuple(batch for explanation in explanations for batch in explanation.batches)
     known = dict.fromkeys(each for batch in batches for layer in batch.layers for each in (layer.name, *layer.nodes))
     near = difflib.get_close_matches(name, known, 3, 0.6) or [each for each in known if name in each][:3]
-    hint = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else f"its layers: {', '.join(known)}"
+    hint = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else f"its layers: {_some(list(known))}"
     message = f"{explanations[0].name} has no layer '{name}'"
     raise BoltError([Diagnostic("unknown-layer", message, hint=hint)], ExitCode.USAGE)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of many names; `plan` lists all."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more, which 'bolt-build plan' lists" if more > 0 else "")
 
 
 def as_json(explanation: Explanation, *, attempts: bool) -> Any:
