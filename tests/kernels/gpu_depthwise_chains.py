@@ -13,7 +13,7 @@ from gpu_averages import in_ways
 from gpu_grouped_layers import FAMILY, NO_PADS
 from gpu_harness import TARGET, Trial
 from gpu_pairs import pair
-from gpu_products import RESIDUAL, SILU, conv
+from gpu_products import GELU, RESIDUAL, SILU, conv
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, KernelProblem, Operand, ProposedStep
@@ -315,13 +315,17 @@ TURNED = [
     expanded("turned-two-images", (3, 72, 7, 7), 64, 5, epilogue=(RELU,)),
     expanded("turned-wide", (1, 8, 11, 83), 37, epilogue=(RELU,)),
     expanded("turned-no-bias", (2, 72, 9, 11), 64, epilogue=(), bias=False),
-    expanded("turned-out-wider", (2, 16, 14, 32), 40, 3, epilogue=(RELU,), pads=((1, 2), (1, 2))),
+    expanded("turned-out-wider", (2, 16, 14, 32), 40, 3, epilogue=GELU, pads=((1, 2), (1, 2))),
     expanded("turned-no-pads", (2, 32, 10, 12), 32, 4, epilogue=(RELU,), pads=((0, 0), (0, 0))),
     expanded("turned-2x2s2", (2, 32, 10, 12), 32, 2, 2, epilogue=(RELU,)),
     expanded("turned-of-zeros", (2, 24, 11, 19), 48, 5, epilogue=(EpilogueOp(Activation("sigmoid")),)),
     expanded("turned-of-a-row", (3, 16, 1, 9), 24, 5, epilogue=(RELU,)),
     expanded("turned-5x5s2-small", (4, 200, 14, 14), 144, 5, 2, epilogue=SILU),
 ]
+
+
+ROUNDS = expanded("turned-rounds", (2, 16, 9, 9), 200, epilogue=SILU)
+ROUNDS_TILE = TurnedTile(rows=9, columns=9, at_once=5, across=2, parts=1, beside=1)
 
 
 def turned_trials() -> list[Trial]:
@@ -341,7 +345,17 @@ def turned_trials() -> list[Trial]:
             groups = [[candidate for tile, candidate in some if (tile.rows, tile.columns) == one] for one in extents]
             picked = [group[(7 * number + 3 * turn) % len(group)] for number, group in enumerate(groups)]
             found += [Trial(whole, of, each, launches=2 if way else 1) for each in picked[:: 1 if way is None else 3]]
+    found += _rounds()
     return found + [replace(t, pitch=t.step.problem.outputs[0].row + 8) for t in (*found[:1], *found[-1:])]
+
+
+def _rounds() -> list[Trial]:
+    """Warps that go on to other channels, of which the last ones have no more, and take turns at them."""
+    (step, (whole, of)) = (step_of(ROUNDS), averaged_step(ROUNDS))
+    if not asked([ROUNDS, whole]):
+        return []
+    some = Candidate("grouped", ROUNDS_TILE.parameters)
+    return [Trial(ROUNDS, step, some), Trial(whole, of, joined(some, LAST), launches=2)]
 
 
 LATE = expanded("strips-2x2s2", (1, 8, 14, 32), 128, 2, 2, epilogue=(RELU,))

@@ -44,7 +44,7 @@ LABELS = (
     "strips-5x5+dw+mean-grouped-stripsx2x7x2x4x1x2xlast-f16",
     "whole-3x3s2+19-grouped-inverted_stripsx2x1x1x2x4-f16",
     "quads-5x5+dw+mean-grouped-quadsx4x2x5x3x1x1xlast-f16",
-    "turned-5x5+dw+mean-grouped-turnedx7x13x5x1x1x2xlast-f16",
+    "turned-rounds+dw+mean-grouped-turnedx9x9x5x2x1x1xlast-f16",
     "gr-5x5-down-16-grouped-downx1x4x12x1-f16/channels_last-f16/channels_last",
     "conv-portable-direct-f32/row-f32/row",
     "layer-norm-portable-directx4-f32/row-f32/row",

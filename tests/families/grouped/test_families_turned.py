@@ -42,7 +42,7 @@ def test_a_candidate_states_its_tile_and_a_unit_instantiates_it() -> None:
     assert tile_of(candidate) == TILE
     (unit,) = FAMILY.units([(problem, candidate)], H200)
     assert '#include "bolt_grouped/turned_kernel.h"\n' in unit.text
-    sizes = "112, bolt::grouped::Halves::rows, 14, 2, 14, 14, 2, 2, 2, 0, 7, 2, 3, 1, 8, 8"
+    sizes = "112, bolt::grouped::Halves::rows, 14, 2, 14, 14, 2, 2, 2, 0, 7, 2, 3, 42, 4, 1, 1, 1, 8, 8"
     assert f"::TurnedTile<bolt::grouped::Window<5, 5, 1, 1, 1, 1>, {sizes}>" in unit.text
 
 
@@ -83,7 +83,7 @@ def test_tiles_have_rows_that_are_in_the_image() -> None:
 
 
 @pytest.mark.parametrize(("tile", "reason"), [
-    (replace(TILE, parts=3), "3 blocks have but 576 channels"),
+    (replace(TILE, across=1, parts=1), "1 blocks have but 512 channels"),
     (replace(TILE, parts=40), "672 channels leave some of 40 blocks without any"),
     (replace(TILE, at_once=14), "a product has up to 128 columns, not 224"),
     (replace(TILE, rows=28), "tiles have up to 16 rows and 32 columns, not 28 and 14"),
@@ -138,6 +138,18 @@ def test_means_of_images_that_are_one_tile_need_no_counter() -> None:
     assert whole.label
     sums = TILE.sums(chain_shape(step.problem))
     assert (sums.tiles, sums.rows, sums.counters) == (1, 1, 128)
+
+
+def test_warps_go_through_the_channels_of_a_block_in_rounds() -> None:
+    """1056 channels of 32 images are 17 times 16 for each of 128 blocks: eight warps have them in three rounds, in the
+    shared memory of one."""
+    chain = chain_shape(step_of(expanded("turned", (32, 176, 14, 14), 1056, 5, epilogue=SILU)).problem, H200)
+    long = TurnedTile(rows=14, columns=14, at_once=7, across=2, parts=4, beside=1)
+    short = replace(long, parts=9)
+    assert (long.rounds(chain.conv), long.blocks(chain.conv), short.rounds(chain.conv)) == (3, 128, 1)
+    assert long.shared_bytes(chain) == short.shared_bytes(chain)
+    assert {long, short} <= set(tiles(chain))
+    assert long.seconds(chain, H200) < short.seconds(chain, H200)
 
 
 def test_predictions_grow_with_what_is_computed() -> None:

@@ -41,7 +41,7 @@ _TANGENT, _PRODUCT, _ACCESS = 8, 7, 4
 @dataclass(frozen=True)
 class TurnedTile(WarpgroupTile):
     """`rows` by `columns` results, and products of `at_once` rows of the halo. A block has `across` warpgroups
-    and one of `parts` of the channels; a multiprocessor has room for `beside` blocks."""
+    and one of `parts` of the channels, in rounds; a multiprocessor has room for `beside` blocks."""
 
     rows: int
     columns: int
@@ -51,7 +51,7 @@ class TurnedTile(WarpgroupTile):
     beside: int
 
     kind: ClassVar[str] = "turned"
-    begin, loads, alone, most_registers = 0.43e-6, 124e9, 3.9, 255
+    begin, loads, alone, most_registers, most_rounds = 0.43e-6, 124e9, 3.9, 255, 8
 
     @property
     def extent(self) -> tuple[int, ...]:
@@ -70,8 +70,13 @@ class TurnedTile(WarpgroupTile):
         """What both halves of an instruction's rows are, as the C++ enumeration has it."""
         return "columns" if shape.stride[1] > 1 else "images" if self.images(shape) == 2 else "rows"
 
+    def tiles(self, shape: Shape) -> tuple[int, int]:
+        """Of an image, down and across."""
+        return ceil(shape.out[0] / self.rows), ceil(shape.out[1] / self.columns)
+
     def tiles_of_image(self, shape: Shape) -> int:
-        return ceil(shape.out[0] / self.rows) * ceil(shape.out[1] / self.columns)
+        down, across = self.tiles(shape)
+        return down * across
 
     def blocks(self, shape: Shape) -> int:
         return self.parts * ceil(shape.batch / self.images(shape)) * self.tiles_of_image(shape)
@@ -133,7 +138,7 @@ class TurnedTile(WarpgroupTile):
         """The input of a tile, and planes and bands of each warp that has channels."""
         shape = chain.conv
         of_warp = STEP * (16 * self.plane(shape) + 4 * _WORDS * shape.kernel[0] + 4)
-        return self.given_bytes(chain) + self.share(shape) * of_warp + BANK
+        return self.given_bytes(chain) + min(self.warps, self.share(shape)) * of_warp + BANK
 
     def begins(self, shape: Shape) -> int:
         """Rows from which on a lane reads matrices."""
@@ -201,7 +206,7 @@ class TurnedTile(WarpgroupTile):
         """Of each tile's channels, from the registers of the warp that has them all."""
         shape, shared = chain.conv, self.shared_bytes(chain)
         tiles, images = self.tiles_of_image(shape), self.images(shape)
-        kept = max(shared, 4 * (images * STEP * self.share(shape) + 4 * self.threads) + BANK)
+        kept = max(shared + 4 * images * STEP * self.share(shape), 16 * self.threads + BANK)
         return Sums(tiles, shared, tiles, ceil(shape.batch / images) * self.parts, kept)
 
     def flops(self, chain: ChainShape) -> int:
@@ -215,14 +220,15 @@ class TurnedTile(WarpgroupTile):
 
     def cxx(self, chain: ChainShape) -> str:
         """`bolt::grouped::TurnedTile<bolt::grouped::Window<5, 5, 1, 1, 1, 1>, 112, bolt::grouped::Halves::rows, 14, 2,
-        14, 14, 2, 2, 2, 0, 7, 2, 3, 1, 8, 8>`"""
+        14, 14, 2, 2, 2, 0, 7, 2, 3, 42, 4, 1, 1, 1, 8, 8>`"""
         shape = chain.conv
         lines = dict.fromkeys(self.lines(shape))
         alike = next(iter(lines)) if len(lines) == 1 else (0, 0)
         sizes = (
             aligned(chain.given, STEP), f"{SPACE}::Halves::{self.halves(shape)}", *alike, self.rows, self.columns,
             shape.pads[1], self.left(shape), *self.runs(shape), self.at_once, self.products(shape), self.across,
-            self.beside, wide(chain.given), wide(shape.channels),
+            ceil(shape.channels / STEP), self.parts, *self.tiles(shape), self.beside, wide(chain.given),
+            wide(shape.channels),
         )  # fmt: skip
         return f"{SPACE}::TurnedTile<{shape.window}, {', '.join(map(str, sizes))}{shape.element}>"
 
@@ -271,7 +277,15 @@ def turned_tiles(chain: ChainShape) -> Iterator[TurnedTile]:
         for at_once, (across, beside) in product(heights, _BLOCKS):
             if across > 1 and groups <= WARPS * (across - 1):
                 continue
-            # With all warps of a block, or but some of the last four: more blocks may suit a GPU better.
-            shares = range(WARPS * across, WARPS * (across - 1), -1)
+            # With all warps of a block, or but some of the last four: more blocks may suit a GPU better. Fewer blocks
+            # have channels for several rounds.
+            shares = [*range(WARPS * across, WARPS * (across - 1), -1), *_longer(groups, WARPS * across)]
             for parts in dict.fromkeys(ceil(groups / share) for share in shares):
                 yield TurnedTile(rows, columns, at_once, across, parts, beside)
+
+
+def _longer(groups: int, warps: int) -> Iterator[int]:
+    """Times 16 channels of a block that are several rounds of its warps."""
+    for parts in range(ceil(groups / warps) - 1, 0, -1):
+        if (share := ceil(groups / parts)) <= TurnedTile.most_rounds * warps:
+            yield share

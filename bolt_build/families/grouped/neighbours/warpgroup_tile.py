@@ -24,7 +24,8 @@ class WarpgroupTile(Numbered):
     """A block has `across` warpgroups and one of `parts` of the channels. `beside` of them fit on a multiprocessor.
 
     `begin` are seconds until a block has its first input and has stored its last results, `loads` bytes in a second
-    that come from L2 to a multiprocessor, `alone` clocks of a scheduler for each instruction of a warp by itself.
+    that come from L2 to a multiprocessor, `alone` clocks of a scheduler for each instruction of a warp by itself. Where
+    there may be several rounds, a block's warps go through its channels in these.
     """
 
     across: int
@@ -35,6 +36,7 @@ class WarpgroupTile(Numbered):
     loads: ClassVar[float]
     alone: ClassVar[float]
     most_registers: ClassVar[int]
+    most_rounds: ClassVar[int] = 1
 
     @property
     def slab(self) -> int:
@@ -54,8 +56,12 @@ class WarpgroupTile(Numbered):
         return 32 * self.warps
 
     def share(self, shape: Shape) -> int:
-        """Warps of a block that have channels."""
+        """Times 16 channels of a block: a warp has so many in a round."""
         return ceil(ceil(shape.channels / STEP) / self.parts)
+
+    def rounds(self, shape: Shape) -> int:
+        """How often a block's warps have channels."""
+        return ceil(self.share(shape) / self.warps)
 
     def refuse_registers(self, registers: int, gpu: Gpu) -> str | None:
         """Why so many registers of a thread are more than there are, None where they are not."""
@@ -67,8 +73,9 @@ class WarpgroupTile(Numbered):
         """Why no blocks have the channels, so many registers of a thread and bytes of shared memory."""
         if (self.parts - 1) * self.share(shape) * STEP >= shape.channels:
             return Reason("{} channels leave some of {} blocks without any", shape.channels, self.parts)
-        if self.share(shape) > self.warps:
-            return Reason("{} blocks have but {} channels", self.parts, self.parts * self.warps * STEP)
+        if self.rounds(shape) > self.most_rounds:
+            most = self.parts * self.most_rounds * self.warps * STEP
+            return Reason("{} blocks have but {} channels", self.parts, most)
         if (reason := self.refuse_registers(registers, gpu)) is not None:
             return reason
         if self.beside * (shared + 1024) > gpu.shared_memory + 1024:
@@ -78,11 +85,16 @@ class WarpgroupTile(Numbered):
     def seconds_of(
         self, chain: ChainShape, blocks: int, load: Load, issued: float, held: float, target: Target
     ) -> float:
-        """Predicted time: what schedulers issue for all warps that have channels, or one by itself waits for. A warp's
-        part of a tile takes `issued` clocks, and `held` of them beside others."""
+        """Predicted time: what schedulers issue for all warps that have channels, or one by itself waits for, round
+        after round. A warp's part of a tile takes `issued` clocks, and `held` of them beside others."""
         shape, gpu, share = chain.conv, gpu_of(target), self.share(chain.conv)
         resident = min(self.beside, ceil(blocks / gpu.sms))
-        computed = max(self.alone * issued, ceil(share * resident / 4) * held) / clocks_a_second(target)
+        rounds, left = divmod(share, self.warps)
+        clocks = sum(
+            max(self.alone * issued, ceil(warps * resident / 4) * held)
+            for warps in (*[self.warps] * rounds, *([left] if left else []))
+        )
+        computed = clocks / clocks_a_second(target)
         constants = 2 * STEP * share * (chain.given + shape.taps)
         alone = self.begin + (load.read + constants) * resident / self.loads + computed
         # Blocks of one wave begin where others of the one before end, but the last ones have less to do.

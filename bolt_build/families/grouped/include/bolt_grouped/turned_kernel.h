@@ -18,7 +18,7 @@ struct TurnedKernel : TurnedWork<Tile> {
   using Spot = typename Work::Spot;
   using Element = typename Work::Type;
   static constexpr int threads = Work::threads, channels = Work::channels, images = Work::images;
-  static constexpr int columns = Planes::columns, access = Work::stored;
+  static constexpr int columns = Planes::columns, access = Work::stored, rounds = Work::rounds;
 
   template <typename Leaves, typename Before, typename Between>
   static __device__ void run(const InvertedArguments& a, const Before& before, const Between& between) {
@@ -28,45 +28,82 @@ struct TurnedKernel : TurnedWork<Tile> {
     const std::uint32_t shared_at = static_cast<std::uint32_t>(__cvta_generic_to_shared(memory));
     unsigned char* const begin = memory + ((shared_at + 1023) / 1024 * 1024 - shared_at);
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = threadIdx.x % 32;
-    const BlockPlace block = Leaves::place(conv, a.chain.parts);
-    const int of_image = Work::tiles(conv), share = Work::of_block(a), channel = block.part * share + warp * channels;
-    const bool any = warp * channels < share && channel < a.expanded;
-    const Spot spot(conv, block.run, of_image);
+    const BlockPlace block = Leaves::place(conv, Work::parts);
+    constexpr int share = Work::share;
+    const Spot spot(conv, block.run);
+    // Of the block's channels: those that the warp has in this round, and the product that it is part of.
+    int own_at = warp * channels;
+    const auto channel = [&] { return block.part * share + own_at; };
+    const auto has_some = [&] { return own_at < share && channel() < a.expanded; };
+    bool any = has_some();
 
     // Constants, which no kernel in front writes.
     unsigned char* const own = begin + Planes::given_bytes + warp * Work::of_warp;
     const std::uint32_t planes = static_cast<std::uint32_t>(__cvta_generic_to_shared(own));
     typename Work::Expansion expansion;
     typename Planes::Taps taps;
-    if (any) {
-      expansion.take(a, channel);
-      taps.take(conv, channel);
-    }
+    const auto take = [&] {
+      const int some = min(channel(), (Work::groups - 1) * channels);
+      expansion.take(a, some);
+      if (any) taps.take(conv, some, own);
+      commit();
+    };
+    take();
     portable::await_earlier();
     Half* const given = reinterpret_cast<Half*>(begin);
     const std::uint32_t right = static_cast<std::uint32_t>(__cvta_generic_to_shared(given));
     spot.fill(given, conv);
     commit();
-    if (any) {
-      for (int i = lane; i < Planes::band_bytes / 16; i += 32)
-        Work::leave(planes + Planes::plane_bytes + 16 * i, {0u, 0u, 0u, 0u});
-      spot.clear(planes);
-      __syncwarp();
-      taps.put(own + Planes::plane_bytes, Single<Between>::scale);
+    if (any)
+#pragma unroll
+      for (int i = 0; i < Planes::band_bytes / 16; i += 32)
+        if (Planes::band_bytes / 16 - i >= 32 || i + lane < Planes::band_bytes / 16)
+          Work::leave(planes + Planes::plane_bytes + 16 * (i + lane), {0u, 0u, 0u, 0u});
+    __syncwarp();
+    float* const sums = reinterpret_cast<float*>(begin + Work::held);
+    const auto compute = [&](bool first) {
+      if (any) {
+        if (first)
+          settle<1>();  // a lane reads what it has copied itself
+        else
+          settle<0>();
+        taps.put(own, own + Planes::plane_bytes, Single<Between>::scale);
+        __syncwarp();
+        spot.clear(planes);
+      }
+      expansion.settle(Single<Before>::scale);
+      if (first) {
+        settle<0>();
+        leave_for_products();
+        __syncthreads();
+      }
+      expansion.expand(right, planes, any, first && Work::in_turns, spot, conv, before);
+      float total[2][images] = {};
+      if (any) {
+        __syncwarp();
+        Work::template convolve<Leaves>(planes, spot, between, total);
+        __syncwarp();
+        store(conv, begin + (planes - right), spot, channel());
+      }
+      if constexpr (Leaves::means)
+        keep_sums(sums, own_at, any, total);
+      else if constexpr (Leaves::sums)
+        if (any) leave_sums(conv, spot, channel(), total);
+    };
+    if constexpr (rounds == 1) {
+      compute(true);
+    } else {
+#pragma unroll 1
+      for (bool first = true;; first = false) {
+        compute(first);
+        own_at += Work::warps * channels;
+        if (own_at - warp % 4 * channels >= share) break;  // none of the four warps has channels
+        any = has_some();
+        __syncwarp();  // results are read
+        take();
+      }
     }
-    expansion.settle(Single<Before>::scale);
-    float total[2][images] = {};
-    settle<0>();
-    leave_for_products();
-    __syncthreads();
-    expansion.expand(right, planes, any, spot, conv, before);
-    if (any) {
-      __syncwarp();
-      Work::template convolve<Leaves>(planes, spot, between, total);
-      __syncwarp();
-      store(conv, begin + (planes - right), spot, channel);
-    }
-    if constexpr (Leaves::sums) leave_sums<Leaves>(a, block, spot.image, spot.tile, of_image, memory, any, total);
+    if constexpr (Leaves::means) leave_means<Leaves>(conv, block, spot, memory, sums);
   }
 
   /// Stores the results of a warp, 32 bytes of a pixel at once. `from`: where they wait.
@@ -97,38 +134,40 @@ struct TurnedKernel : TurnedWork<Tile> {
       all(spot.right_of);
   }
 
-  /// What each warp has of its channels, of one image or two.
+  /// Sums of a warp's channels, of one image or two, beside those of the block's other channels.
+  static __device__ void keep_sums(float* sums, int own_at, bool any, const float (&total)[2][images]) {
+    const int lane = threadIdx.x % 32;
+    if (lane % 4 != 0 || own_at >= Work::share) return;
+#pragma unroll
+    for (int k = 0; k < images; ++k)
+#pragma unroll
+      for (int eight = 0; eight < 2; ++eight)
+        sums[k * Work::share + own_at + eight * 8 + lane / 4] = any ? total[eight][k] : 0.0f;
+  }
+  static __device__ void leave_sums(const Arguments& conv, const Spot& spot, int first, const float (&total)[2][images]) {
+    const int lane = threadIdx.x % 32;
+    if (lane % 4 != 0) return;
+#pragma unroll
+    for (int k = 0; k < images; ++k)
+#pragma unroll
+      for (int eight = 0; eight < 2; ++eight) {
+        const int channel = first + eight * 8 + lane / 4;
+        if (channel < conv.out_channels && spot.image + k < conv.batch)
+          conv.sums[(Index{spot.image + k} * Work::tiles + spot.tile) * conv.out_channels + channel] = total[eight][k];
+      }
+  }
+  /// Means of the block's channels from what its warps have kept.
   template <typename Leaves>
-  static __device__ void leave_sums(const InvertedArguments& a, const BlockPlace& block, int image, int tile, int of_image,
-                                    unsigned char* memory, bool any, const float (&total)[2][images]) {
-    const Arguments& conv = a.chain.conv;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = Work::of_block(a);
-    if constexpr (Leaves::means) {
-      float* const shared = reinterpret_cast<float*>(memory);
-      __syncthreads();  // all planes are read
-      if (lane % 4 == 0 && warp * channels < share)
-#pragma unroll
-        for (int k = 0; k < images; ++k)
-#pragma unroll
-          for (int eight = 0; eight < 2; ++eight)
-            shared[k * share + warp * channels + eight * 8 + lane / 4] = any ? total[eight][k] : 0.0f;
-      __syncthreads();
-      const SumsOf of{image, of_image, tile, block.part * share, block.part, a.chain.parts};
-      float* const partial = shared + images * share;
-      if constexpr (images == 2)
-        MeansOfBlock<false, Element, threads, 1, 2, 4>{shared, partial, share, conv, of}.leave();
-      else
-        Leaves::template leave_rows<Element, threads, 1>(shared, share, partial, conv, of);
-    } else if (lane % 4 == 0 && any) {
-#pragma unroll
-      for (int k = 0; k < images; ++k)
-#pragma unroll
-        for (int eight = 0; eight < 2; ++eight) {
-          const int channel = block.part * share + warp * channels + eight * 8 + lane / 4;
-          if (channel < conv.out_channels && image + k < conv.batch)
-            conv.sums[(Index{image + k} * of_image + tile) * conv.out_channels + channel] = total[eight][k];
-        }
-    }
+  static __device__ void leave_means(const Arguments& conv, const BlockPlace& block, const Spot& spot, unsigned char* memory,
+                                     float* sums) {
+    constexpr int share = Work::share;
+    float* const partial = reinterpret_cast<float*>(memory);
+    __syncthreads();  // all sums are there, and nobody reads the input and planes
+    const SumsOf of{spot.image, Work::tiles, spot.tile, block.part * share, block.part, Work::parts};
+    if constexpr (images == 2)
+      MeansOfBlock<false, Element, threads, 1, 2, 4>{sums, partial, share, conv, of}.leave();
+    else
+      Leaves::template leave_rows<Element, threads, 1>(sums, share, partial, conv, of);
   }
 };
 
@@ -140,34 +179,37 @@ __global__ void __launch_bounds__(TurnedKernel<Tile>::threads, TurnedKernel<Tile
 
 template <typename Leaves, typename W, int depth, Halves halves, int lines, int above, int rows, int columns, int pad,
     int left, int first,
-          int second, int at_once, int products, int across, int beside, int load, int access, typename Element,
+          int second, int at_once, int products, int across, int groups, int parts, int down, int right, int beside,
+              int load, int access, typename Element,
               typename Before,
           typename Between>
 void launch_leaving(Leaves,
                     TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products,
-                        across, beside,
+                        across, groups, parts, down, right, beside,
                                load, access, Element>,
                     const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
-  using Tile = TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products, across,
+  using Tile = TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products,
+      across, groups, parts, down, right,
       beside, load,
                           access, Element>;
   using Kernel = TurnedKernel<Tile>;
   const Arguments& conv = a.chain.conv;
-  if (conv.channels > depth || conv.pad_w != pad || Kernel::of_block(a) > Kernel::warps * Kernel::channels || !Kernel::fits(conv))
+  if (conv.channels > depth || conv.pad_w != pad || !Kernel::fits(a))
     throw std::runtime_error("could not launch a product with a depthwise convolution in planes: it is for other shapes");
-  const int tiles = (conv.batch + Kernel::images - 1) / Kernel::images * Kernel::tiles(conv);
-  const int blocks = tiles * a.chain.parts;
+  const int tiles = (conv.batch + Kernel::images - 1) / Kernel::images * Kernel::tiles;
+  const int blocks = tiles * parts;
   if (blocks == 0) return;
-  queue_chain(turned_kernel<Tile, Leaves, Before, Between>, blocks, Kernel::threads, Kernel::shared_bytes(a, Leaves::means),
+  queue_chain(turned_kernel<Tile, Leaves, Before, Between>, blocks, Kernel::threads, Kernel::shared_bytes(Leaves::means),
               conv.overlap, Leaves::cluster(conv), stream, a, before, between);
 }
 
 template <typename W, int depth, Halves halves, int lines, int above, int rows, int columns, int pad, int left, int first,
     int second,
-          int at_once, int products, int across, int beside, int load, int access, typename Element, typename Before,
+          int at_once, int products, int across, int groups, int parts, int down, int right, int beside, int load,
+              int access, typename Element, typename Before,
           typename Between>
 void launch_chain(TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products,
-    across, beside,
+    across, groups, parts, down, right, beside,
                              load, access, Element> tile,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
   launch_leaving(LeavesResults{}, tile, a, before, between, stream);
@@ -175,13 +217,15 @@ void launch_chain(TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
 
 template <typename W, int depth, Halves halves, int lines, int above, int rows, int columns, int pad, int left, int first,
     int second,
-          int at_once, int products, int across, int beside, int load, int access, typename Element, typename Before,
+          int at_once, int products, int across, int groups, int parts, int down, int right, int beside, int load,
+              int access, typename Element, typename Before,
           typename Between>
 void launch_chain(WithSums<TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once,
-    products, across,
+    products, across, groups, parts, down, right,
                                       beside, load, access, Element>>,
                   const InvertedArguments& a, const Before& before, const Between& between, void* stream) {
-  using Tile = TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products, across,
+  using Tile = TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products,
+      across, groups, parts, down, right,
       beside, load,
                           access, Element>;
   launch_leaving(LeavesSums{}, Tile{}, a, before, between, stream);

@@ -5,24 +5,45 @@
 
 #include "bolt_grouped/tile_sums.h"
 #include "bolt_grouped/turned_planes.h"
+#include "bolt_portable/cuda/half_functions.h"
 
 namespace bolt::grouped {
+
+/// Two sums behind an epilogue, rounded; functions that halves have of their own take both at once.
+template <typename Element, typename Epilogue>
+__device__ inline std::uint32_t rounded_pair(const Epilogue& epilogue, float a, float b) {
+  return two_of<Element>(epilogue, a, b);
+}
+template <typename Element, typename Function>
+__device__ inline std::uint32_t rounded_pair(const portable::Chain<portable::Apply<Function>>& epilogue, float a, float b) {
+  using Paired = portable::PairedFunction<Element, Function>;
+  if constexpr (Paired::there)
+    return Paired::of(portable::paired<Element>(a, b));
+  else
+    return two_of<Element>(epilogue, a, b);
+}
 
 template <typename Tile>
 struct TurnedWork;
 template <typename W, int depth, Halves halves, int lines, int above, int rows, int columns, int pad, int left, int first,
     int second,
-          int at_once, int products, int across, int beside, int load, int access, typename Element>
+          int at_once, int products, int across, int groups_, int parts_, int down_, int right_, int beside, int load,
+              int access, typename Element>
 struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once, products,
-    across, beside,
+    across, groups_, parts_, down_, right_, beside,
                                load, access, Element>> {
   using Planes = TurnedPlanes<TurnedTile<W, depth, halves, lines, above, rows, columns, pad, left, first, second, at_once,
       products,
-                                         across, beside, load, access, Element>>;
+                                         across, groups_, parts_, down_, right_, beside, load, access, Element>>;
   using Rows = typename Planes::Rows;
   using Type = Element;
   static constexpr int blocks_beside = beside, stored = access, warps = 4 * across, threads = 32 * warps,
       channels = 16, steps = depth / 16;
+  /// Blocks of a tile and channels of one, in rounds of what its warps have at once.
+  static constexpr int parts = parts_, groups = groups_, share = (groups + parts - 1) / parts * channels;
+  static constexpr int rounds = (share / channels + warps - 1) / warps, tiles_down = down_, tiles_across = right_;
+  /// Tiles of an image, or of two.
+  static constexpr int tiles = tiles_down * tiles_across;
   static constexpr int blocks = Planes::blocks, plane = Planes::plane, images = Planes::images, sets = Planes::sets;
   static constexpr int of_product = at_once * Planes::wide, of_warp = Planes::plane_bytes + Planes::band_bytes;
   /// Results wait in the place of the planes: pixels of an image, and pieces of 16 bytes at which the second eight channels
@@ -31,15 +52,11 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
   static_assert(images * staged + 4 <= 8 * plane && of_product <= 128 && of_product % 8 == 0);
   using Sums = float[sets][4];
 
-  /// Channels of a block: as many of each as there are parts.
-  static __host__ __device__ int of_block(const InvertedArguments& a) {
-    return ((a.expanded + channels - 1) / channels + a.chain.parts - 1) / a.chain.parts * channels;
-  }
-  /// Tiles of an image, or of two.
-  static __host__ __device__ int tiles_across(const Arguments& a) { return (a.out_w + columns - 1) / columns; }
-  static __host__ __device__ int tiles(const Arguments& a) { return (a.out_h + rows - 1) / rows * tiles_across(a); }
   /// Whether products have all rows of the halo that are in the image.
-  static bool fits(const Arguments& a) {
+  static bool fits(const InvertedArguments& of) {
+    const Arguments& a = of.chain.conv;
+    if (of.chain.parts != parts || (of.expanded + channels - 1) / channels != groups) return false;
+    if ((a.out_h + rows - 1) / rows != tiles_down || (a.out_w + columns - 1) / columns != tiles_across) return false;
     if (images == 2 && (a.out_h > rows || a.out_w > columns)) return false;
     for (int top = -a.pad_h; top < a.out_h * W::step_h - a.pad_h; top += rows * W::step_h) {
       const int out = std::max(0, -top), there = images * (std::min(a.height, top + Planes::read) - std::max(0, top));
@@ -47,10 +64,11 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
     }
     return true;
   }
-  static __host__ __device__ int shared_bytes(const InvertedArguments& a, bool means) {
-    const int held = Planes::given_bytes + of_block(a) / channels * of_warp;
-    const int summed = 4 * (images * of_block(a) + 4 * threads);
-    return (means && summed > held ? summed : held) + 1024;
+  /// Of shared memory: the input of a tile, and planes and bands of each warp that has channels. Sums for means lie behind.
+  static constexpr int held = Planes::given_bytes + (rounds > 1 ? warps : share / channels) * of_warp;
+  static constexpr int shared_bytes(bool means) {
+    const int kept = held + (means ? 4 * images * share : 0), partial = means ? 16 * threads : 0;
+    return (kept > partial ? kept : partial) + 1024;
   }
 
   /// Two pixels of a channel behind the product's bias and what follows, rounded.
@@ -58,7 +76,7 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
   static __device__ std::uint32_t activated(const Before& before, const float* two, float bias) {
     constexpr float scale = Single<Before>::scale;
     const auto of = [&](float x) { return scale == 1.0f ? x + bias : std::fma(x, scale, bias); };
-    return two_of<Element>(before, of(two[0]), of(two[1]));
+    return rounded_pair<Element>(before, of(two[0]), of(two[1]));
   }
   static __device__ void multiply(std::uint32_t a0, std::uint32_t a1, std::uint32_t a2, std::uint32_t a3, std::uint32_t low,
                                   std::uint32_t high, const float (&c)[4], float (&d)[4]) {
@@ -180,11 +198,13 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
   struct Spot {
     int image, tile, y, x, top, from, there, x_at, down, right_of;
 
-    __device__ Spot(const Arguments& a, int number, int of_image) {
-      image = number / of_image * images, tile = number % of_image;
-      y = tile / tiles_across(a) * rows, x = tile % tiles_across(a) * columns;
+    __device__ Spot(const Arguments& a, int number) {
+      image = number / tiles * images, tile = number % tiles;
+      y = tile / tiles_across * rows, x = tile % tiles_across * columns;
       top = y * W::step_h - a.pad_h, from = max(0, top), x_at = x * W::step_w - left;
-      there = images == 2 ? min(2, a.batch - image) * (lines / 2) : min(a.height, top + Planes::read) - from;
+      there = images == 2 ? min(2, a.batch - image) * (lines / 2)
+              : lines > 0 ? lines
+                          : min(a.height, top + Planes::read) - from;
       down = min(rows, a.out_h - y), right_of = min(columns, a.out_w - x);
     }
     __device__ void fill(Half* given, const Arguments& a) const {
@@ -208,44 +228,52 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
     }
   };
 
+  /// Four warps wait for those before them, in front of what special functions bound: then they do it while these convolve,
+  /// which shared memory bounds. Where they have many products and one round, others wait longer than that saves. Barriers are
+  /// named by constants, because all that there are count otherwise.
+  static constexpr bool in_turns = across > 1 && (rounds > 1 || products <= 2);
+  static __device__ void await_turn(int group) {
+    if (across > 1 && group == 1) asm volatile("bar.sync 1, 256;" ::: "memory");
+    if (across > 2 && group == 2) asm volatile("bar.sync 2, 256;" ::: "memory");
+    if (across > 3 && group == 3) asm volatile("bar.sync 3, 256;" ::: "memory");
+  }
+  static __device__ void end_turn(int group) {
+    if (across > 1 && group == 0) asm volatile("bar.arrive 1, 256;" ::: "memory");
+    if (across > 2 && group == 1) asm volatile("bar.arrive 2, 256;" ::: "memory");
+    if (across > 3 && group == 2) asm volatile("bar.arrive 3, 256;" ::: "memory");
+  }
+
   /// The product of a warp's 16 channels: their weights and biases.
   struct Expansion {
-    std::uint32_t weights[steps][4] = {};
-    float bias[2] = {};
+    std::uint32_t weights[steps][4];
+    float bias[2];
 
-    /// As they are packed: they come to their places later, so that no thread waits for them in front of its copies.
+    /// Each word comes to its place at once: of two that come together some would have to be moved, and that waits for them in
+    /// front of the copies. A warp without channels takes the last ones, for a choice between them and zeros waits as well.
     __device__ void take(const InvertedArguments& a, int channel) {
-      const int lane = threadIdx.x % 32, padded = (a.expanded + 15) / 16 * 2;
+      const int lane = threadIdx.x % 32;
       const auto* const packed = static_cast<const Right<2>*>(a.first_weights) + channel / 8 * 32 + lane;
 #pragma unroll
       for (int step = 0; step < steps; ++step)
 #pragma unroll
-        for (int octet = 0; octet < 2; ++octet) {
-          const Right<2> two = packed[(Index{step} * padded + octet) * 32];
-          weights[step][2 * octet] = two.at[0], weights[step][2 * octet + 1] = two.at[1];
+        for (int i = 0; i < 4; ++i) {
+          std::uint32_t(&one)[1] = reinterpret_cast<std::uint32_t(&)[1]>(weights[step][i]);
+          load_words(packed[(step * 2 * groups + i % 2) * 32].at + i / 2, one);
         }
-      if (a.first_bias == nullptr) return;
 #pragma unroll
-      for (int h = 0; h < 2; ++h) bias[h] = a.first_bias[channel + lane / 4 + 8 * h];
+      for (int h = 0; h < 2; ++h) bias[h] = a.first_bias != nullptr ? a.first_bias[channel + lane / 4 + 8 * h] : 0.0f;
     }
     __device__ void settle(float scale) {
-#pragma unroll
-      for (int step = 0; step < steps; ++step) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(weights[step][i])::"memory");
-        const std::uint32_t kept = weights[step][1];
-        weights[step][1] = weights[step][2], weights[step][2] = kept;
-      }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         asm volatile("" : "+f"(bias[h])::"memory");
         bias[h] *= scale;
       }
     }
-    /// Leaves a tile in a warp's planes.
+    /// Leaves a tile in a warp's planes. `turns`: four warps do so behind the four before them.
     template <typename Before>
-    __device__ void expand(std::uint32_t right, std::uint32_t planes, bool any, const Spot& spot, const Arguments& a,
-                           const Before& before) const {
+    __device__ void expand(std::uint32_t right, std::uint32_t planes, bool any, bool turns, const Spot& spot,
+                           const Arguments& a, const Before& before) const {
       const int lane = threadIdx.x % 32;
       std::uint32_t inside[blocks];
 #pragma unroll
@@ -269,6 +297,8 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
       };
       make(0);
       if constexpr (products > 1) make(1);
+      const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+      if (turns) await_turn(group);
       const std::uint32_t to_channel = planes + (lane % 8 + lane / 8 % 2 * 8) * plane * 16;
 #pragma unroll
       for (int number = 0; number < products; ++number) {
@@ -304,6 +334,7 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
         }
         if (number + 2 < products) make(number + 2);
       }
+      if (turns) end_turn(group);
     }
   };
 
@@ -324,7 +355,7 @@ struct TurnedWork<TurnedTile<W, depth, halves, lines, above, rows, columns, pad,
         for (int n = 0; n < sets; ++n)
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            results[n][i][pair] = two_of<Element>(between, sums[0][n][i], sums[1][n][i]);
+            results[n][i][pair] = rounded_pair<Element>(between, sums[0][n][i], sums[1][n][i]);
             if constexpr (Leaves::sums) {
               const Where at(n, i);
               const float2 both = portable::unpaired<Element>(results[n][i][pair]);
