@@ -147,6 +147,18 @@ JOINED: tuple[tuple[Layer, tuple[JoinedTile, ...]], ...] = tuple(
     )
 )  # fmt: skip
 """Whose rows are joined first: whole rows and parts of them."""
+JOINED_PIXELS: tuple[tuple[Layer, tuple[JoinedTile, ...]], ...] = tuple(
+    (layer, tuple(JoinedTile(*each) for each in tiles))
+    for layer, tiles in (
+        (pooled("pixels-max", windows("max", 3, 2, 1), 3, 11, 13, 15),
+         ((1, 3, 2, 1, 88, 2, 128, 1), (2, 7, 1, 4, 22, 2, 128, 1))),
+        (pooled("pixels-average", windows("average", 3, 1, 1), 2, 9, 10, 16), ((1, 5, 1, 2, 72, 1, 128, 1),)),
+        (pooled("pixels-far", windows("max", 2, 3, 0, 2), 2, 20, 9, 14), ((1, 3, 1, 4, 20, 1, 128, 1),)),
+        (pooled("pixels-norm", LpPool(2, (3, 2), (2, 1), (1, 0), (1, 1), (1, 2)), 1, 5, 11, 12),
+         ((1, 4, 2, 1, 55, 2, 128, 2),)),
+    )
+)  # fmt: skip
+"""The same of pixels whose channels are no whole accesses."""
 
 
 def staged_pools() -> list[Trial]:
@@ -159,6 +171,15 @@ def staged_pools() -> list[Trial]:
             planes = [trial for trial in trials if trial.step.problem.inputs[0].format.layout is Layout.ROW]
             cut = [candidate_of("portable", algorithm, tile) for tile in tiles]
             found += [replace(trial, candidate=one) for trial in planes for one in cut]
+    for layer, tiles in JOINED_PIXELS:
+        for each in asked((layer,)):
+            last = [t for t in trials_of(each, "portable") if t.step.problem.inputs[0].format.layout is not Layout.ROW]
+            same = [t for t in last if t.step.problem.outputs[0].format.dtype is each.precision]
+            found += [replace(t, candidate=candidate_of("portable", "joined", tile)) for t in same for tile in tiles]
+            apart = [t for t in same if t.step.pitched][:1]
+            one = candidate_of("portable", "joined", tiles[0])
+            row = each.inputs[0].shape[1] + 7
+            found += [replace(t, candidate=one, pitch=row, between=24) for t in apart]
     return list({trial.label: trial for trial in found}.values())
 
 

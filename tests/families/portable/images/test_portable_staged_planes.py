@@ -46,7 +46,8 @@ def refused(problem: KernelProblem, *tile: int) -> str | None:
 def first(problem: KernelProblem) -> str:
     """But for kernels whose blocks take parts one after the other, and tensor cores."""
     offered = map(str, FAMILY.candidates(problem, H200)[0])
-    return next(each for each in offered if "streamed" not in each and "tensor_cores" not in each).partition(" down")[0]
+    others = ("streamed", "tensor_cores", "banded")
+    return next(each for each in offered if not any(name in each for name in others)).partition(" down")[0]
 
 
 CUBIC = problem_of(resampled("one", (32, 64, 57, 57), (2, 114, 4), (3, 114, 4)))

@@ -210,6 +210,8 @@ def refuse_tile(tile: JoinedTile, rows: JoinedRows, gpu: Gpu) -> str | None:
         return Reason("a block has {} neighbours beside each other, a row {}", tile.wide, of.row_made // tile.near)
     if (pieces := tile.pieces(of)) > 1 and (tile.planes > 1 or tile.wide > tile.block):
         return Reason("a row has {} blocks, of single planes and of no more neighbours than threads", pieces)
+    if pieces > 1 and rows.exact and rows.inner > 1:
+        return "a block has whole rows of pixels whose channels are no whole accesses"
     if pieces > 1 and rows.exact and (between := int(tile.wide * tile.near * rows.step)) % 8:
         what = "windows of a block begin {} elements behind those of another: no accesses begin there"
         return Reason(what, between)

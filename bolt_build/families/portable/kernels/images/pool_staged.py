@@ -33,6 +33,13 @@ def _planes(problem: KernelProblem) -> Planes:
     op, images = problem.op, images_of(problem)
     assert isinstance(op, Pool | LpPool)
     windows, (high, wide) = images.windows, images.out
+    if channels_last(problem):
+        batch, channels, tall, long = problem.inputs[0].shape
+        floats = 1 if isinstance(op, Pool) and op.mode != "max" else 0
+        return Planes(
+            batch, tall, high, long * channels, wide * channels, windows.height, windows.cells[0], windows.cells[1],
+            windows.step[0], 0, floats, 0, images.given, images.stored,
+        )  # fmt: skip
     rows, row = problem.inputs[0].shape[-2] if len(op.kernel) > 1 else 1, problem.inputs[0].shape[-1]
     many, step, height = images.many, windows.step[0], windows.height
     if images.rows_alone:
@@ -47,6 +54,16 @@ def _planes(problem: KernelProblem) -> Planes:
 def serves_planes(problem: KernelProblem) -> bool:
     """Whether images lie in planes."""
     return problem.outputs[0].type.elements > 0 and not channels_last(problem)
+
+
+def _serves_joined(problem: KernelProblem) -> bool:
+    """Planes, and pixels along two axes whose channels are no whole accesses: rows of others slide."""
+    op, data, made = problem.op, problem.inputs[0], problem.outputs[0]
+    assert isinstance(op, Pool | LpPool)
+    if not made.type.elements or not channels_last(problem):
+        return bool(made.type.elements)
+    whole = data.shape[1] * data.format.dtype.nbytes % 16 == 0
+    return len(op.kernel) == 2 and not whole and data.format.dtype is made.format.dtype
 
 
 def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
@@ -109,10 +126,12 @@ def _emit_streamed(problem: KernelProblem, tile: StreamedPlanesTile, at: StepExp
 def _rows(problem: KernelProblem) -> JoinedRows:
     op, windows, of = problem.op, images_of(problem).windows, _planes(problem)
     assert isinstance(op, Pool | LpPool)
+    inner = problem.inputs[0].shape[1] if channels_last(problem) else 1
     left = op.pads_begin[-1]
-    right = max((of.row_made - 1) * windows.step[1] - left + windows.width - of.row, 0)
+    right = max((of.row_made // inner - 1) * windows.step[1] - left + windows.width - of.row // inner, 0)
     depths = op.kernel[0] if goes_over_depths(op) else 0
-    return JoinedRows(replace(of, known=0), left, right, 1, windows.step[1], windows.width, True, depths)
+    own = replace(of, known=0)
+    return JoinedRows(own, left * inner, right * inner, inner, windows.step[1], windows.width, True, depths)
 
 
 def _emit_joined(problem: KernelProblem, tile: JoinedTile, at: StepExpressions) -> StepCode:
@@ -120,9 +139,12 @@ def _emit_joined(problem: KernelProblem, tile: JoinedTile, at: StepExpressions) 
     assert isinstance(op, Pool | LpPool)
     alone = images.rows_alone
     given = zip(op.kernel, op.strides, op.dilations, op.pads_begin, strict=True)
-    axes = [(1, 1, 1, 0)] * (3 - len(op.kernel)) + list(given)
+    axes: list[tuple[int, ...]] = [*[(1, 1, 1, 0)] * (3 - len(op.kernel)), *given]
+    if rows.inner > 1:
+        axes[-1] += (rows.inner,)
     sizes = ", ".join(f"bolt::portable::PoolAxis<{', '.join(map(str, axis))}>" for axis in axes)
-    parameters = pool_parameters(problem, op, rows=rows.of.rows if alone else 0)
+    apart = (at.pitch(0), at.input_pitch(0)) if rows.inner > 1 else (0, 0)
+    parameters = pool_parameters(problem, op, *apart, rows=rows.of.rows if alone else 0)
     call = (
         f"bolt::portable::pool_joined<{tile.text(rows)}, {sizes}, {pool_types(problem)}>(r, {parameters}, "
         f"{tile.turns}, {tile.given(rows)}, {at.inputs[0]}, {at.outputs[0]}, {chain(problem, at)});"
@@ -132,4 +154,4 @@ def _emit_joined(problem: KernelProblem, tile: JoinedTile, at: StepExpressions) 
 
 FORM = staged_planes(serves_planes, _planes, _refuse, _emit)
 STREAMED = streamed_planes(serves_planes, _planes, _refuse, _emit_streamed)
-JOINED = joined_planes(serves_planes, _rows, refuse_whole_windows, _emit_joined)
+JOINED = joined_planes(_serves_joined, _rows, refuse_whole_windows, _emit_joined)

@@ -6,10 +6,10 @@
 namespace bolt::portable {
 
 /// Along an axis a window has so many cells. From one window to the next are `step` elements, from one cell to the next `gap`, and
-/// the first window begins `pad` outside.
-template <int cells_, int step_, int gap_, int pad_>
+/// the first window begins `pad` outside. `inner` elements are a pixel, all of which have windows of their own.
+template <int cells_, int step_, int gap_, int pad_, int inner_ = 1>
 struct PoolAxis {
-  static constexpr int cells = cells_, step = step_, gap = gap_, pad = pad_;
+  static constexpr int cells = cells_, step = step_, gap = gap_, pad = pad_, inner = inner_;
 };
 
 template <typename Mode, typename Given, typename Made, typename Depth, typename Height, typename Width>
@@ -17,13 +17,15 @@ struct JoinedPooling {
   using In = Given;
   using Out = Made;
   static constexpr int cells_h = Height::cells, step_h = Height::step, gap_h = Height::gap, pad_h = Height::pad;
-  static constexpr int cells_w = Width::cells, step_w = Width::step, gap_w = Width::gap, pad_w = Width::pad;
+  static constexpr int cells_w = Width::cells, step_w = Width::step, gap_w = Width::gap, pad_w = Width::pad, inner = Width::inner;
   static constexpr bool repeats = false, shares = std::is_base_of_v<PoolSum, Mode>;
   static constexpr bool deep = Depth::cells > 1 || Depth::step > 1 || Depth::pad > 0;
   static constexpr int height = (cells_h - 1) * gap_h + 1, width = cells_w, floats = shares ? 1 : 0;
-  /// Of an average the part of each result that one of its cells is, for as many neighbours as a thread may have.
+  /// Of an average the part of each result that one of its cells is, for as many neighbours as a thread may have; and where cells
+  /// stand whose neighbours are of other channels.
   struct Column {
     float share[shares ? 4 : 1];
+    int at[inner > 1 ? 4 : 1][inner > 1 ? cells_w : 1];
   };
 
   Pool p;
@@ -42,7 +44,7 @@ struct JoinedPooling {
   __device__ int first(int y, const float*) const { return y * step_h - pad_h; }
   template <typename Tile>
   __device__ static int origin(int x) {
-    static_assert(Tile::pieces == 1 || Tile::wide * Tile::near * step_w % 8 == 0);
+    static_assert(Tile::pieces == 1 || (inner == 1 && Tile::wide * Tile::near * step_w % 8 == 0));
     return x * Tile::near * step_w;
   }
   template <typename Tile>
@@ -51,8 +53,16 @@ struct JoinedPooling {
     if constexpr (shares) {
       const float deeper = deep ? share_of(window(windows(), 0, static_cast<int>(plane % p.out[0]))) : 1.0f;
 #pragma unroll
-      for (int i = 0; i < Tile::near; ++i) column.share[i] = deeper * share_of(window(windows(), 2, x * Tile::near + i));
+      for (int i = 0; i < Tile::near; ++i) column.share[i] = deeper * share_of(window(windows(), 2, (x * Tile::near + i) / inner));
     }
+    if constexpr (inner > 1)
+#pragma unroll
+      for (int i = 0; i < Tile::near; ++i) {
+        const int pixel = (x * Tile::near + i) / inner, channel = x * Tile::near + i - pixel * inner;
+#pragma unroll
+        for (int cell = 0; cell < cells_w; ++cell)
+          column.at[i][cell] = Tile::place((pixel * step_w - pad_w + cell * gap_w) * inner + channel);
+      }
     return column;
   }
   __device__ static float nothing() { return Mode::start(); }
@@ -88,14 +98,15 @@ struct JoinedPooling {
 
   template <typename Tile>
   __device__ float made(const float* row, int x, int i, const Column& column, const float* known, int y) const {
-    constexpr int phases = Tile::phases, begin = Tile::before - pad_w, step = step_w * Tile::near;
-    static_assert(step % phases == 0 && begin >= 0);
+    constexpr int phases = Tile::phases, begin = Tile::before - pad_w * inner, step = step_w * Tile::near;
+    static_assert((inner > 1 || step % phases == 0) && begin >= 0);
     const float* const from = row + x * (step / phases);
     float all = 0;
 #pragma unroll
     for (int cell = 0; cell < cells_w; ++cell) {
       const int at = begin + i * step_w + cell * gap_w;
-      const float part = from[at % phases * Tile::slots + at / phases];
+      const float part = inner > 1 ? row[column.at[inner > 1 ? i : 0][inner > 1 ? cell : 0]]
+                                   : from[at % phases * Tile::slots + at / phases];
       all = cell == 0 ? part : Mode::join(all, part);
     }
     if constexpr (!shares) return Mode::shared(all, 1.0f);
@@ -142,14 +153,16 @@ struct JoinedPooling {
 };
 
 /// Pooling by rows that are joined first, by blocks of `turns` parts, with room for so many elements of the input. Where memory is
-/// not as the planner expects it (tensors that are not aligned), as `pool`.
+/// not as the planner expects it (tensors that are not aligned), and where pixels lie apart, as `pool`.
 template <typename Tile, typename Depth, typename Height, typename Width, typename Mode, typename In, typename Out,
           typename Epilogue>
 void pool_joined(const Run& r, const Pool& p, int turns, int room, const void* input, void* output, const Epilogue& epilogue) {
   const In* in = static_cast<const In*>(input);
   Out* out = static_cast<Out*>(output);
-  if (!aligned_to_16(in, out)) return pool<Mode, In, Out>(r, p, input, output, epilogue);
-  joined_planes<Tile>(r, "pooling", p.batch * p.channels * p.out[0], JoinedPooling<Mode, In, Out, Depth, Height, Width>{p}, turns,
+  constexpr Index inner = Width::inner;
+  const bool apart = inner > 1 && (p.given() != inner || p.out_cell != inner);
+  if (apart || !aligned_to_16(in, out)) return pool<Mode, In, Out>(r, p, input, output, epilogue);
+  joined_planes<Tile>(r, "pooling", p.batch * p.channels / inner * p.out[0], JoinedPooling<Mode, In, Out, Depth, Height, Width>{p}, turns,
                       room, in, out);
 }
 
