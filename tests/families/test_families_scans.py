@@ -31,7 +31,11 @@ def test_every_recurrence_has_a_kernel_whose_lanes_are_threads_of_their_own() ->
 @pytest.mark.parametrize(
     ("label", "tile", "reason"),
     [
-        ("first", ScanTile(3, 1, 32), "1 to 32 threads of 32, 64 or 128 share a lane and ask for 1 to 32 steps at once, powers of two"),
+        (
+            "first",
+            ScanTile(3, 1, 32),
+            "1 to 32 threads of 32, 64 or 128 share a lane and ask for 1 to 32 steps at once, powers of two",
+        ),
         ("first", ScanTile(2, 1, 32), "1 elements are added up, too few for 2 threads"),
         ("delta-100", ScanTile(1, 1, 64), "a thread would keep 100 numbers in registers, at most 48 are worth it"),
         ("delta-64", ScanTile(2, 2, 32), "a thread would wait for 132 numbers at once, at most 64 are worth it"),

@@ -103,3 +103,45 @@ def test_indices_of_data_stay() -> None:
         }""")
     result = SLICE_SCATTERS.run(before, POLICY)
     assert (result.graph, said(result)) == (before, [])
+
+
+def elements(index: str, updates: str = "4,1,5", more: str = "") -> Graph:
+    return graph(f"""
+        graph g batch=4 (%x: f32[4,3,5], %u: f32[{updates}]) -> (%y) {{
+          {index}
+          {more}
+          %y = scatter_elements(%x, %i, %u) axis=1 // "y"
+        }}""")
+
+
+def constant(shape: str, *numbers: int) -> str:
+    return f"const %i: i64[{shape}] {{{', '.join(map(str, numbers))}}}"
+
+
+@pytest.mark.parametrize("place", [1, -2])
+def test_one_place_of_an_axis_is_a_box_as_torch_export_assigns_it(place: int) -> None:
+    result = run(SLICE_SCATTERS, elements(constant("4,1,5", *[place] * 20)))
+    assert said(result) == [("y", "made slices", "its indices are all of [0:4, 1:2, 0:5]")]
+    assert lines(result.graph)[-1] == "%y = concat(%'y.slices, %u, %'y.slices.1) axis=1"
+
+
+def test_its_index_may_be_expanded() -> None:
+    more = '%i = expand(%one) shape=[4,1,5] // "i"'
+    result = run(SLICE_SCATTERS, elements("const %one: i64[1] {2}", more=more))
+    assert said(result) == [("y", "made slices", "its indices are all of [0:4, 2:3, 0:5]")]
+
+
+def test_the_first_rows_of_a_place_are_a_box_too() -> None:
+    result = run(SLICE_SCATTERS, elements(constant("2,1,5", *[0] * 10), "2,1,5"))
+    assert said(result) == [("y", "made slices", "its indices are all of [0:2, 0:1, 0:5]")]
+
+
+@pytest.mark.parametrize("numbers", [[0] * 19 + [1], [1, 0] * 10])
+def test_elements_at_several_places_are_none(numbers: list[int]) -> None:
+    before = elements(constant("4,1,5", *numbers))
+    assert run(SLICE_SCATTERS, before).graph is before
+
+
+def test_elements_at_the_same_place_twice_are_none() -> None:
+    before = elements(constant("4,2,5", *[1] * 40), "4,2,5")
+    assert run(SLICE_SCATTERS, before).graph is before

@@ -1,8 +1,9 @@
 """Puts updates between slices of the data where a scatter's constant indices name a box of it.
 
 PyTorch's exporters write an assignment to a slice, `x[:, :-1, :, w:] = y`, as ScatterND: an index for every element of
-the slice. Scatters write one update after the other, because indices may name a place twice. Slices and a
-concatenation move memory at its bandwidth, and need no indices.
+the slice. torch.export writes one to a place of an axis, `x[:, t] = y`, as ScatterElements. Scatters write one update
+after the other, because indices may name a place twice. Slices and a concatenation move memory at its bandwidth, and
+need no indices.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.ops.moves.expand import Expand
-from bolt_build.graph.ops.moves.scatter import ScatterND
+from bolt_build.graph.ops.moves.scatter import ScatterElements, ScatterND
 from bolt_build.graph.ops.moves.shape import Concat, Reshape, Slice
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.attention_operands import Chain
@@ -28,10 +29,13 @@ Box = tuple[tuple[int, int], ...]
 def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(SLICE_SCATTERS.name)
     for node in editor.nodes():
-        if not isinstance(node.op, ScatterND) or node.op.reduction != "none":
+        if not isinstance(node.op, ScatterND | ScatterElements) or node.op.reduction != "none":
             continue
         shape = editor.type(node.inputs[0]).shape
-        named = named_indices(editor, node.inputs[1])
+        if isinstance(node.op, ScatterND):
+            named = named_indices(editor, node.inputs[1])
+        else:
+            named = _named_elements(editor, node.inputs[1], node.op.axis)
         if named is None:
             continue
         box = named_box(named, shape)
@@ -61,6 +65,24 @@ def named_indices(editor: GraphEditor, value: str) -> list[Array] | None:
             return None
         found.append(index)
     return found
+
+
+def _named_elements(editor: GraphEditor, value: str, axis: int) -> list[Array] | None:
+    """What indices of single elements along `axis` say along each axis of the data; None of those that data decide."""
+    places, index = editor.type(value).shape, editor.constant(value)
+    for _ in range(_MOVES):
+        node = editor.producer(value)
+        if index is not None or node is None or node.epilogue or not isinstance(node.op, Expand | Reshape):
+            break
+        value = node.inputs[0]
+        found = editor.constant(value)
+        index = found.reshape(()) if found is not None and found.size == 1 else None
+    if index is None or not index.size or not all(places):
+        return None
+    found_along = np.meshgrid(*(np.arange(extent) for extent in places), indexing="ij", sparse=True)
+    named: list[Array] = [np.broadcast_to(along, places) for along in found_along]
+    named[axis] = np.broadcast_to(index, places)
+    return named
 
 
 def _expanded(editor: GraphEditor, value: str, places: tuple[int, ...]) -> Array | None:

@@ -35,7 +35,8 @@ struct StateScan {
     for (int i = rank - 1; i >= 0; --i) {
       const Position along = static_cast<Position>(extent[i]), place = i > 0 ? own % along : own;
       BOLT_WRITTEN_OUT
-      for (int tensor = 0; tensor < tensors; ++tensor) at[tensor] += static_cast<Offset>(place) * static_cast<Offset>(lane[tensor][i]);
+      for (int tensor = 0; tensor < tensors; ++tensor)
+        at[tensor] += static_cast<Offset>(place) * static_cast<Offset>(lane[tensor][i]);
       own /= along;
     }
   }
