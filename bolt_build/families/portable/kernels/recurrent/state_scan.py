@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, gcd, prod
+from math import ceil, gcd, log2, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
 from bolt_build.families.common.cost import OVERLAPPED
@@ -32,9 +32,10 @@ _OWN = {
 _HELD, _AHEAD = 48, 64
 """Numbers of a step that a thread keeps in registers at most, and those of later steps that it waits for."""
 _BESIDE, _STEPS, _THREADS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32), (128, 64, 32)
-_WAIT, _CLOCKS, _CLOCK = 0.7e-6, 4.0, 6e-10
-"""Seconds until what a step reads is there; clocks of a function of numbers that wait for each other; and seconds of a
-clock. Estimated."""
+_SCHEDULERS, _CLOCK = 4, 6e-10
+"""Of a multiprocessor, each of which issues an instruction a clock; and a clock's seconds."""
+_ALONE, _WAIT = 3.0, 0.25e-6
+"""Clocks of an instruction where a scheduler has one warp, and seconds until what a step reads is there. Estimated."""
 
 
 @dataclass(frozen=True)
@@ -220,31 +221,36 @@ def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[ScanTile]:
         yield from (ScanTile(beside, ahead, threads) for ahead in reversed(_STEPS))
 
 
-def _seconds(problem: KernelProblem, tile: ScanTile, target: Target) -> float:
-    """The longest of what memory moves, of instructions of all warps, and of a lane's steps, which wait for what they
-    read and for each other."""
-    op, gpu = _of(problem), target.gpu
-    assert gpu is not None
-    wide, parts = op.wide(), ceil(_folded(op) / tile.beside)
-    count = len(problem.inputs)
-    work = 0.0
+def _instructions(problem: KernelProblem, tile: ScanTile) -> float:
+    """Of a thread's step: its functions, sums over threads, and loads with their addresses and conversions."""
+    op = _of(problem)
+    wide, parts, count = op.wide(), ceil(_folded(op) / tile.beside), len(problem.inputs)
+    found = 6.0
     for place, function in enumerate(op.functions):
         if function == SUM:
-            work += parts + 2 * tile.beside.bit_length()
-        else:
-            costs = 1 + 8 * (function == "div")
-            if function in ACTIVATIONS:
-                costs += instructions([EpilogueOp(op.activation(place))])
-            work += costs * (parts if wide[count + place] else 1)
-    loads = _asked(op, ScanTile(tile.beside, 1, tile.threads))
-    steps = op.extents[0]
+            found += parts + 2 * log2(tile.beside)
+            continue
+        costs = 1 + 8 * (function == "div")
+        if function in ACTIVATIONS:
+            costs += instructions([EpilogueOp(op.activation(place))])
+        found += costs * (parts if wide[count + place] else 1)
+    together = _together(problem, tile)
+    for index, (steady, dense) in enumerate(zip(_steady(op), _dense(problem)[: op.given], strict=True)):
+        if not steady:
+            elements = parts if wide[index] else 1
+            found += 3 + elements + (elements / together if dense else 2 * elements)
+    return found
+
+
+def _seconds(problem: KernelProblem, tile: ScanTile, target: Target) -> float:
+    """The longer of what memory moves and of the steps of a scheduler's warps. Each waits for what it reads, as often
+    as it asks, and for its own instructions, of which one warp alone does not issue one in each clock."""
+    op, gpu = _of(problem), target.gpu
+    assert gpu is not None
     warps = ceil(_lanes(op) * tile.beside / 32)
-    busy = min(warps, gpu.sms * 4)
-    issued = steps * (work + 3 * loads) * warps / busy * _CLOCK
-    depth = 6 + 2 * sum(function == SUM for function in op.functions) * tile.beside.bit_length()
-    waits = ceil(steps / tile.ahead) * _WAIT
-    chain = steps * _CLOCKS * depth * _CLOCK
-    return OVERLAPPED * target.launch_seconds + max(problem.nbytes / target.bandwidth, issued, waits, chain)
+    beside = max(ceil(warps / (_SCHEDULERS * gpu.sms)), _ALONE)
+    a_step = _instructions(problem, tile) * beside * _CLOCK + _WAIT / tile.ahead
+    return OVERLAPPED * target.launch_seconds + max(problem.nbytes / target.bandwidth, op.extents[0] * a_step)
 
 
 def _plain_seconds(problem: KernelProblem, target: Target) -> float:
