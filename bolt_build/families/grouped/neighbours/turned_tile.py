@@ -29,8 +29,8 @@ _WORDS = 8
 """Of a row of a window in shared memory."""
 _MAKES, _CONVOLVES = 28, 44
 """Registers of a thread beside what it multiplies, in both steps: what nvcc took."""
-# This and what the class has were fitted to 49 times of an H200, and are off by a tenth.
-_ISSUED = 3.1
+# This and what the class has were fitted to 61 times of an H200, and are off by a twelfth.
+_ISSUED = 2.73
 """Clocks of a scheduler for each instruction of a warp beside others."""
 _HIGH, _FEW, _CROWDED = 3, 2, 1.35
 """Windows of more rows over more than so many times eight columns take so much longer: registers spill."""
@@ -51,7 +51,7 @@ class TurnedTile(WarpgroupTile):
     beside: int
 
     kind: ClassVar[str] = "turned"
-    begin, loads, alone, most_registers, most_rounds = 0.43e-6, 124e9, 3.9, 255, 8
+    begin, loads, alone, most_registers, most_rounds = 0.064e-6, 47e9, 4.04, 255, 8
 
     @property
     def extent(self) -> tuple[int, ...]:
