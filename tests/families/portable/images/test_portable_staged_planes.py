@@ -103,10 +103,16 @@ def test_channels_side_by_side_are_no_planes() -> None:
     assert FAMILY.refuse(problem, candidate, H200) == f"{candidate} is none of its candidates"
 
 
-def test_odd_planes_go_through_shared_memory_where_they_are_large() -> None:
+def test_even_rows_that_become_longer_have_warps_on_tensor_cores() -> None:
+    even = problem_of(resampled("one", (32, 3, 224, 224), (2, 336, 4), (3, 336, 4)))
+    offered = [dict(each.parameters)["algorithm"] for each in FAMILY.candidates(even, H200)[0]]
+    assert offered[0] == "banded"
     offered = [dict(each.parameters)["algorithm"] for each in FAMILY.candidates(CUBIC, H200)[0]]
-    assert offered.index("banded") == 0, "warps on tensor cores wait for nobody"
-    assert offered.index("staged") < offered.index("direct")
+    assert offered.index("streamed") < offered.index("banded")
+
+
+def test_odd_planes_go_through_shared_memory_where_they_are_large() -> None:
+    assert first(CUBIC) == "portable algorithm=staged pixels=2 planes=1 strips=1"
     assert first(POOLED) == "portable algorithm=staged pixels=2 planes=1 strips=8"
     small = resampled("one", (32, 256, 7, 7), (2, 14, 2), (3, 14, 2))
     assert first(problem_of(small)) == "portable algorithm=staged pixels=4 planes=16 strips=1"

@@ -277,7 +277,7 @@ are fitted so to all 727 times of `pool_windows.py` on an H100 with channels las
 13%. Those in planes were not fitted: their predictions are 0.76 of 32 times in the mean, and miss them by half."""
 _BEGIN, _LOAD, _LEAVE = 90, 4, 12
 """Instructions of a thread for its place, of a load beside its elements, and of a result beside its channels."""
-_ISSUED, _SINGLE = 0.6, 3.0
+_ISSUED, _SINGLE = 0.6, 6.0
 """What an instruction takes of the rate of multiply-adds, and what one takes where loads are of single elements, whose
 lines are read several times."""
 _APART, _LINE = 4.0, 8

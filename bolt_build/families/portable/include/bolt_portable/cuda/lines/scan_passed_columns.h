@@ -30,15 +30,10 @@ struct ScanPassedColumns {
 
   __device__ void operator()() const {
     __shared__ Value found[deep][slots], in_front[sharing][slots];
-    // Mostly blocks begin in the order of their numbers, so rows are asked for while a block takes its ticket.
-    Place at = place_of(passed.part_of(blockIdx.x));
+    const auto [slab, part] = passed.begin();
+    const Place at = place_of({slab, part});
     Word rows[held];
     ask(at, rows);
-    const auto [slab, part] = passed.begin();
-    if (slab != at.of.line || part != at.of.part) {
-      at = place_of({slab, part});
-      ask(at, rows);
-    }
     const std::uint32_t lane = threadIdx.x % across, row = threadIdx.x / across, own = at.own, end = at.end;
 #pragma unroll
     for (int i = 0; i < lanes; ++i) {
