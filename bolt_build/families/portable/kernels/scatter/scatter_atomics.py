@@ -206,7 +206,7 @@ _COLUMN_MEMORY, _ROUND, _ROUND_ELEMENT, _ROUND_UPDATE, _SECOND = 0.84, 4.55e-6, 
 """Of lines side by side: the part of the bandwidth, seconds of a round of blocks, for each word of its elements and for
 each update of a thread, and those of a GPU for the second word of an update. They follow fifteen kernels of an H200,
 off by 20% at most."""
-_SECTOR, _HALF_SECTOR = 32, 1.1
+_SECTOR, _HALF_SECTOR = 32, 1.45
 """Bytes that memory gives at least, and how much longer it takes where rows of a block are less."""
 
 

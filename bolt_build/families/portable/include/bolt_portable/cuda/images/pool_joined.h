@@ -162,7 +162,8 @@ void pool_joined(const Run& r, const Pool& p, int turns, int room, const void* i
   constexpr Index inner = Width::inner;
   const bool apart = inner > 1 && (p.given() != inner || p.out_cell != inner);
   if (apart || !aligned_to_16(in, out)) return pool<Mode, In, Out>(r, p, input, output, epilogue);
-  joined_planes<Tile>(r, "pooling", p.batch * p.channels / inner * p.out[0], JoinedPooling<Mode, In, Out, Depth, Height, Width>{p}, turns,
+  joined_planes<Tile>(r, "pooling", p.batch * p.channels / inner * p.out[0],
+                      JoinedPooling<Mode, In, Out, Depth, Height, Width>{p}, turns,
                       room, in, out);
 }
 

@@ -167,7 +167,8 @@ void scan_passed(const Run& r, Index outer, Index extent, Index most_blocks, boo
   const Index parts = (most + Scan::share - 1) / Scan::share, blocks = std::min(outer * parts, most_blocks);
   if (blocks == 0) return;
   launch(r, counted(blocks, what), what, scan_passed_kernel<Scan>,
-         Scan{{in, out, aligned_to_16(out), exclusive, static_cast<std::uint32_t>(outer), static_cast<std::uint32_t>(extent), first},
+         Scan{{in, out, aligned_to_16(out), exclusive, static_cast<std::uint32_t>(outer), static_cast<std::uint32_t>(extent),
+               first},
               passed_parts(r, outer, parts, what),
               static_cast<typename Scan::Value*>(r.scratch())});
 }
