@@ -159,12 +159,14 @@ def _seconds_of_columns(problem: KernelProblem, tile: ScanPassedColumnsTile, tar
     run = min(slots, lines.inner) * lines.element
     of_words = {1: 4.0, 2: 2.0}.get(tile.lanes * lines.element, 1.0)
     waves, alone = ceil(blocks / (gpu.sms * there)), min(1.0, blocks / gpu.sms)
-    return _seconds_of(problem, waves, alone, rounds, target, max(1 + _SHORT / run, of_words) * _ROWS)
+    longer = max(1 + _SHORT / run, of_words) * (_STAYS if problem.nbytes < gpu.l2 else 1.0)
+    return _seconds_of(problem, waves, alone, rounds, target, longer)
 
 
-_SHORT, _ROWS = 28, 1.1
-"""Bytes that a run of neighbours takes more of memory's time than it has; and how much longer rows take than lines:
-an H200 took 22 us for 32 x 512 rows of 768."""
+_SHORT, _STAYS = 28, 1.1
+"""Bytes that a run of neighbours takes more of memory's time than it has; and how much longer it takes where all
+stays in the L2 cache, so that others read twice for nothing: an H200 took 22 us for 32 x 512 rows of 768, and 15 by
+columns."""
 
 
 def _emit_columns(problem: KernelProblem, tile: ScanPassedColumnsTile, at: StepExpressions) -> StepCode:
