@@ -124,7 +124,7 @@ FURTHER = (
     "fold-binned-alike-portable-binnedx32x8x8x256x512-f16/row-f16/row",
     "fold-binned-wide-portable-binnedx64x5x8x320x512-i32/row-i32/row",
     "fold-few-lines-least-portable-few_linesx8x16-bf16/row-bf16/row",
-    "fold-few-lines-worst-portable-few_linesx2x4-f32/row-f32/row",
+    "fold-few-lines-worst-portable-few_linesx2x4-f16/row-f16/row",
     "fold-few-lines-bytes-portable-few_linesx2x4-u8/row-u8/row",
     "fold-parted-portable-partedx4088x128x32x4x160x512x16x128x5x4x128x512x2-f16/row-i64/row",
     "fold-running-parts-portable-slab_partsx24-f16/row-f16/row",
