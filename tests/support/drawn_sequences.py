@@ -12,6 +12,7 @@ from bolt_build.dtypes import DType
 from bolt_build.graph.ops.attention.attention import Attention
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.lines.line import Line
 from bolt_build.graph.ops.lines.lines import Places
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.lines.softmax import Softmax
@@ -366,6 +367,12 @@ def logarithms(g: Growing) -> str:
     return g.add(Binary("sub"), x, total if kept else g.add(Reshape(g.shape(offset)), total))
 
 
+def greatest(g: Growing) -> str:
+    """1 at the first greatest element along an axis."""
+    x = g.tensor(2, 3, 4)
+    return g.add(Line("hardmax", g.choose(g.rank(x) - 1, 0, 1)), x)
+
+
 SEQUENCES = (
     differences,
     over_channels,
@@ -380,4 +387,5 @@ SEQUENCES = (
     experts,
     recurrence,
     logarithms,
+    greatest,
 )

@@ -40,6 +40,7 @@ _SMALL: dict[str, dict[str, Any]] = {
     "align.pad_slices": {"_MOST": 20},
     "rows.narrow_places": {"_LEAST": 1},
     "rows.patches": {"LEAST_WINDOW": 2, "MOST_CHANNELS": 8},
+    "tidy.hardmaxes": {"_LEAST": 1},
     "align.split_batches": {"_MOST": 300},
     "rows.split_depths": {"_DEEP": 16, "_PART": 8},
     "align.split_groups": {"_LEAST_WORK": 0, "_LEAST_CHANNELS": 2, "_WHOLE": 2},
