@@ -28,7 +28,6 @@ from gpu_depthwise_chains import (
     inverted_trials,
     quads_trials,
     strips_trials,
-    turned_trials,
 )
 from gpu_flat import flat_trials
 from gpu_flat_rows import flat_row_trials
@@ -93,6 +92,7 @@ from gpu_staged import shared_line_trials, staged_trials
 from gpu_stems import stem_trials
 from gpu_thin import thin_trials
 from gpu_tiled import tiled_trials
+from gpu_turned_chains import turned_trials
 from gpu_volumes import volume_trials
 from shared_folders import entered
 
@@ -297,24 +297,9 @@ def of_warps() -> list[Trial]:
         found += trials_of(layer, "cutlass", 2) + trials_of(layer, "portable")
     for layer in PAIRS:
         found += ranked(layer, warpgroups=False, count=2)
-    found += (
-        sliding_pools()
-        + staged_pools()
-        + fold_trials()
-        + squeezes()
-        + row_sums()
-        + slabs()
-        + staged_trials()
-        + image_trials()
-        + grouped_trials()
-        + averages()
-        + chain_trials()
-        + inverted_trials()
-        + strips_trials()
-        + quads_trials()
-        + turned_trials()
-        + inverted_strips_trials()
-    )
+    found += sliding_pools() + staged_pools() + fold_trials() + squeezes() + row_sums() + slabs() + staged_trials()
+    found += image_trials() + grouped_trials() + averages() + chain_trials() + inverted_trials() + strips_trials()
+    found += quads_trials() + turned_trials() + inverted_strips_trials()
     found += normed_trials() + half_products() + chosen_products()
     found += atomic_trials() + plane_norm_trials() + short_scan_trials()
     return found + attention_trials() + counted_trials()

@@ -24,7 +24,6 @@ from gpu_depthwise_chains import (
     inverted_trials,
     quads_trials,
     strips_trials,
-    turned_trials,
 )
 from gpu_grouped_layers import grouped_trials
 from gpu_groups import group_trials
@@ -42,6 +41,7 @@ from gpu_shuffles import shuffle_trials
 from gpu_slabs import slabs
 from gpu_sliced import sliced_trials
 from gpu_thin import thin_trials
+from gpu_turned_chains import turned_trials
 
 
 def main() -> int:
