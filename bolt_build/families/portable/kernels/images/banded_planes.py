@@ -136,6 +136,11 @@ _ODD, _WIDE = 1.65, 1.65
 columns: eleven kernels of an H200 took 5% more or less."""
 _ISSUE = 0.75
 """The part of a multiprocessor's instructions that its warps begin."""
+_AGAIN, _PARTIAL, _BESIDE, _LAST_WAVE = 0.2, 1.15, 0.3, 0.05
+"""The part of rows that two blocks read which memory gives twice; how much longer stores take that are no whole
+sectors; the part of the second longest that does not go on beside the longest; and the part of a wave that is none."""
+_SECTOR = 32
+"""Bytes that memory takes at once."""
 
 
 def _seconds(problem: KernelProblem, tile: BandedTile, target: Target) -> float:
@@ -156,14 +161,14 @@ def _seconds(problem: KernelProblem, tile: BandedTile, target: Target) -> float:
     waits = turns * (blocks * (_BLOCK_WAIT + 40 * wide) + tiles * (_TILE_WAIT + 40 * tall)) + 2 * fill
     warps = tile.blocks(images) * tile.warps / gpu.sms
     there = min(beside(_WARP * tile.warps, tile.registers(images), tile.shared(images), gpu) * tile.warps, warps)
-    waves = ceil(warps / there - 0.05)
-    again = 1 + (tall - 1) * _ROWS * (tile.cuts(images) - 1) / rows.extent * 0.2
+    waves = ceil(warps / there - _LAST_WAVE)
+    again = 1 + (tall - 1) * _ROWS * (tile.cuts(images) - 1) / rows.extent * _AGAIN
     memory = moved(problem.nbytes, target) / _REACHED * again
-    if made * 2 % 32:
-        memory *= 1.15
+    if made * 2 % _SECTOR:
+        memory *= _PARTIAL
     slower = (_ODD if images.columns.extent % 2 else 1.0) * (_WIDE * strip if wide > 1 else 1.0)
     taken = sorted((memory, warps * issued / 4 / _ISSUE / _CLOCK, waves * waits / _CLOCK))
-    return float(slower * (taken[-1] + 0.3 * taken[-2] + _FIRST / _CLOCK) + OVERLAPPED * target.launch_seconds)
+    return float(slower * (taken[-1] + _BESIDE * taken[-2] + _FIRST / _CLOCK) + OVERLAPPED * target.launch_seconds)
 
 
 def _emit(problem: KernelProblem, tile: BandedTile, at: StepExpressions) -> StepCode:

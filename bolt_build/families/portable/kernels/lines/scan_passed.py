@@ -1,5 +1,5 @@
-"""How a GPU finds running sums and products of long lines in one pass: blocks tell those behind them what their parts
-of a line come to."""
+"""How a GPU finds running sums and products of long lines in one pass, by decoupled look-back: a block leaves the total
+of its part of a line, and reads those of the parts in front of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Parts of lines of which each is a block's, and what blocks tell those behind them.
+// Decoupled look-back: parts of lines of which each is a block's, whose total the blocks behind it read.
 #pragma once
 
 #include "bolt_portable/cuda/launch.h"
@@ -6,8 +6,8 @@
 
 namespace bolt::portable {
 
-/// A block has a part of a line by the number in which it asks for one (a ticket), or one after the other. It leaves what its part
-/// comes to as soon as that is there, and then waits for what those in front of it in the line have left. These have lower tickets,
+/// A block has a part of a line by the number in which it asks for one (a ticket), or one after the other. It leaves the total of
+/// its part as soon as that is there, and then waits for what those in front of it in the line have left. These have lower tickets,
 /// so they have begun, and they leave theirs before they wait: whatever order a GPU begins blocks in, no block waits for ever.
 ///
 /// Counters: of blocks that have begun, of blocks of each line that have read, and a bit of each part. The last block of a line
