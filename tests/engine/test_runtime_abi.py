@@ -54,9 +54,9 @@ def test_threads_of_an_engine_that_takes_all_cpus_wait_shortly_at_first(tiny_lib
     cpus = max(2, len(os.sched_getaffinity(0)))
     with Engine(tiny_library) as engine, engine.create(weights, threads=cpus):
         deadline = time.monotonic() + 60  # threads begin in their own time
-        while sleeping() < 2 and time.monotonic() < deadline:
+        while (seen := sleeping()) < 2 and time.monotonic() < deadline:
             time.sleep(0.001)
-        assert sleeping() == 2
+        assert seen == 2  # they sleep for a while alone
 
 
 def test_a_run_is_the_reference(model: Model) -> None:
