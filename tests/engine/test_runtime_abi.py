@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import os
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,27 +33,6 @@ def model(tiny_library: Path, weights: Path) -> Iterator[Model]:
 
 
 # What it computes
-
-
-def test_threads_of_an_engine_that_takes_all_cpus_wait_shortly_at_first(tiny_library: Path, weights: Path) -> None:
-    def names() -> dict[str, str]:
-        found = {}
-        for task in Path("/proc/self/task").iterdir():
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                found[task.name] = (task / "comm").read_text()
-        return found
-
-    before = names()  # engines of other tests sleep too
-
-    def sleeping() -> int:
-        return sum(name == "bolt-sleeps\n" for task, name in names().items() if task not in before)
-
-    cpus = max(2, len(os.sched_getaffinity(0)))
-    with Engine(tiny_library) as engine, engine.create(weights, threads=cpus):
-        deadline = time.monotonic() + 60  # threads begin in their own time
-        while (seen := sleeping()) < 2 and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert seen == 2  # they sleep for a while alone
 
 
 def test_a_run_is_the_reference(model: Model) -> None:

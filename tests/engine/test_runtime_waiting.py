@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,10 +111,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "w"
 
 
+def unchosen() -> dict[str, str]:
+    """The environment without what chooses how OpenMP's threads wait."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_"))}
+
+
 def said(program: Path, what: str, **environment: str) -> str:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_"))}
     done = subprocess.run(
-        [str(program), what], env={**clean, **environment}, capture_output=True, text=True, timeout=120, check=True
+        [str(program), what], env={**unchosen(), **environment}, capture_output=True, text=True, timeout=120, check=True
     )
     return done.stdout
 
@@ -135,6 +140,36 @@ def test_sleeping_threads_are_there_while_the_cpus_are_crowded(program: Path) ->
 def test_a_user_who_has_chosen_is_not_overruled(program: Path, variable: str) -> None:
     value = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "1000"}[variable]
     assert said(program, "choose", **{variable: value}) == "1 0 0 0"
+
+
+ENGINE = """
+import contextlib, os, sys, time
+from pathlib import Path
+
+from bolt_build.runtime.loader import Engine
+
+def sleeping():
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            names.append((task / "comm").read_text())
+    return names.count("bolt-sleeps\\n")
+
+library, weights = map(Path, sys.argv[1:])
+with Engine(library) as engine, engine.create(weights, threads=max(2, len(os.sched_getaffinity(0)))):
+    for _ in range(60_000):  # threads begin in their own time
+        if sleeping() == 2:
+            print("two sleep")
+            break
+        time.sleep(0.001)
+"""
+
+
+def test_threads_of_an_engine_that_takes_all_cpus_wait_shortly_at_first(tiny_library: Path) -> None:
+    """In a process of its own: an engine judges for all its models, and the tests before this one have run others."""
+    program = (sys.executable, "-c", ENGINE, str(tiny_library), str(tiny_library.with_name("tiny.weights")))
+    done = subprocess.run(program, env=unchosen(), capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "two sleep\n"
 
 
 def test_a_child_of_fork_does_not_wait_for_threads_that_it_has_not(program: Path) -> None:
