@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ from bolt_build.build.builder import BuildOptions
 from bolt_build.build.events import EventKind
 from bolt_build.build.planning.plan_file import load_plan_file
 from bolt_build.build.remote.compilations import Compilations
-from bolt_build.build.remote.dask import LOCAL, DaskScheduler, Stopped, scheduler
-from bolt_build.build.remote.job import Job, job_of
+from bolt_build.build.remote.dask import LOCAL, DaskScheduler, Lost, Stopped, scheduler
+from bolt_build.build.remote.job import Answer, Job, job_of
 from bolt_build.build.remote.worker import run_job
 from bolt_build.cli.common_arguments import add_jobs
 from bolt_build.cli.executor_arguments import AWAY, add_executor, with_executor
@@ -134,7 +135,6 @@ def test_a_worker_that_dies_costs_a_retry(cluster: DaskProcesses, tmp_path: Path
 
 
 @pytest.mark.large
-@pytest.mark.large
 def test_a_scheduler_that_restarts_costs_a_retry(cluster: DaskProcesses, tmp_path: Path, here: dict[str, str]) -> None:
     """It takes all that it knows along. Workers that it had end, as no nanny holds them, and others come."""
     sources = Sources(tmp_path, wait=f"touch {tmp_path}/$$.begun; sleep 1")
@@ -178,6 +178,36 @@ def test_a_scheduler_without_workers_is_not_waited_for_for_ever(tmp_path: Path) 
         executor.close()
         fleet.stop()
     assert said == [f"no worker of {fleet.address} can compile it: it is done here"]
+
+
+class Losing(DaskScheduler):
+    """A scheduler with a worker of a full disk, or one whose compilers are ended."""
+
+    def ask(self, question: object, about: object, **how: object) -> Any:
+        if self.address == "full":
+            raise Lost("OSError: [Errno 28] No space left on device")
+        return Answer(-9), "worker"
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [("full", "OSError: [Errno 28] No space left on device"), ("ends", "its compiler was ended")],
+)
+def test_why_a_compilation_was_lost_is_told(tmp_path: Path, what: str, why: str) -> None:
+    said: list[str] = []
+    assert Compilations(Losing(what, lambda: False)).run(job(tmp_path), said.append) is None
+    assert said == [f"the scheduler {what} has lost compile-a 6 times ({why}): it is done here"]
+
+
+def test_a_question_that_fails_on_every_worker_is_lost_with_its_error(
+    cluster: DaskProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bolt_build.build.remote.dask._RETRY_SECONDS", 0.0)
+    asked = DaskScheduler(cluster.address, lambda: False)
+    with pytest.raises(Lost) as raised:
+        asked.ask(int, "no number")
+    asked.close()
+    assert str(raised.value) == "ValueError: invalid literal for int() with base 10: 'no number'"
 
 
 def test_a_build_that_ends_waits_for_no_worker(cluster: DaskProcesses, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Compilations:
         """What became of a job; None where it must run here. Raises Stopped."""
         refused: set[str] = set()
         address, ended = self.scheduler.address, 0
+        why = "its compiler was ended"
         while ended < ATTEMPTS:
             try:
                 answer, worker = self.scheduler.ask(_run_there, job, refused=refused)
@@ -34,7 +35,8 @@ class Compilations:
             except NoWorker:
                 self._once(note, f"no worker of {address} can compile it: it is done here")
                 return None
-            except Lost:
+            except Lost as lost:
+                why = str(lost)
                 break
             if answer.refused:
                 self._once(note, f"the worker {worker} {answer.refused}: it gets none of these")
@@ -43,7 +45,7 @@ class Compilations:
                 ended += 1  # something ended the compiler there: its own fault would be a status
             else:
                 return answer
-        self._once(note, f"the scheduler {address} has lost {job.name} {ATTEMPTS} times: it is done here")
+        self._once(note, f"the scheduler {address} has lost {job.name} {ATTEMPTS} times ({why}): it is done here")
         return None
 
     def close(self) -> None:

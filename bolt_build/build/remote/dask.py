@@ -54,7 +54,7 @@ class Stopped(Exception):
 
 
 class Lost(Exception):
-    """What was sent was lost as often as it may be: nobody knows what became of it."""
+    """What was sent was lost as often as it may be: nobody knows what became of it. Its text is why, the last time."""
 
 
 class NoScheduler(Exception):
@@ -95,15 +95,17 @@ class DaskScheduler:
         Only workers that declare `resource` are asked, each as often at once as it has of it; none of `refused`; or
         `worker` alone, and once. Raises Stopped, NoScheduler, NoWorker, Lost.
         """
+        why = ""
         for attempt in range(ATTEMPTS if worker is None else 1):
             client = self._connected()
             if client is None:
                 raise NoScheduler(self.address)
             try:
                 return self._asked(client, question, about, refused, resource, worker)
-            except _Lost:
+            except _Lost as lost:
+                why = str(lost)
                 self._pause(_RETRY_SECONDS * 2**attempt)
-        raise Lost(self.address)
+        raise Lost(why)
 
     def workers(self, resource: str | None = None) -> tuple[str, ...]:
         """Addresses of the workers there are now, those that declare `resource`. Raises Stopped, NoScheduler."""
@@ -147,13 +149,13 @@ class DaskScheduler:
                         future.cancel()
                         raise Stopped from None
                     if client.status != "running":
-                        raise _Lost from None
+                        raise _Lost("the connection ended") from None
                     alive = self._alive(client, resource, _LOOK_SECONDS)
                     if any(workers is None or each in workers for each in alive):
                         end = time.monotonic() + self.workerless
                     elif alive:  # not those that it was sent to: a lost one waits for them for ever
                         future.cancel()
-                        raise _Lost from None
+                        raise _Lost("its worker ended") from None
                     elif time.monotonic() > end:
                         future.cancel()
                         raise NoWorker(self.address) from None
@@ -161,7 +163,7 @@ class DaskScheduler:
             raise
         except Exception as error:
             # Whatever the library raises of a lost worker, scheduler or connection, or a worker of a full disk.
-            raise _Lost from error
+            raise _Lost(f"{type(error).__name__}: {error}") from error
 
     def _alive(self, client: Any, resource: str | None, age: float = 0.0) -> Sequence[str]:
         """The workers that declare `resource`, as they were at most `age` seconds ago."""
