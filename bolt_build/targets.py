@@ -22,7 +22,7 @@ class Gpu:
     the (m, n, k) of the tensor-core instruction per precision. `overlaps` says that a kernel may begin before the one
     in front of it has ended (programmatic dependent launch). `gencode` are nvcc's flags for the code to embed;
     `embeds_ptx` says that they include PTX, which later GPUs can compile too. `device_names`: the driver's name of such
-    a GPU begins with one of them.
+    a GPU begins with one of them. `memory` is what a GPU of the row has at most, in bytes; 0 where nobody says.
     """
 
     sm: int
@@ -38,6 +38,7 @@ class Gpu:
     gencode: tuple[str, ...]
     embeds_ptx: bool
     device_names: tuple[str, ...] = ()
+    memory: int = 0
 
     def instruction(self, precision: str) -> tuple[int, int, int] | None:
         """Shape of the tensor-core instruction for a precision, None where the GPU has none."""
@@ -146,7 +147,7 @@ HOST = Target(
     runs_on_threads=True,
 )
 
-_KIB, _MIB = 1 << 10, 1 << 20
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,7 @@ def _cuda(
     devices: tuple[str, ...],
     sms: int,
     l2_mib: int,
+    memory_gib: int,
     bandwidth: float,
     fp16: float,
     fp32: float,
@@ -213,6 +215,7 @@ def _cuda(
         gencode=architecture.gencode,
         embeds_ptx=architecture.embeds_ptx,
         device_names=devices,
+        memory=memory_gib * _GIB,
     )
     return Target(
         name=name,
@@ -238,45 +241,45 @@ def _cuda(
 CUDA = (
     _cuda(
         "t4", "NVIDIA T4", _SM75, devices=("Tesla T4", "NVIDIA T4"),
-        sms=40, l2_mib=4, bandwidth=320e9, fp16=65e12, fp32=8.1e12,
+        sms=40, l2_mib=4, memory_gib=16, bandwidth=320e9, fp16=65e12, fp32=8.1e12,
     ),
     _cuda(
         "a100", "NVIDIA A100", _SM80, devices=("NVIDIA A100",),
-        sms=108, l2_mib=40, bandwidth=2.0e12, fp16=312e12, fp32=19.5e12,
+        sms=108, l2_mib=40, memory_gib=80, bandwidth=2.0e12, fp16=312e12, fp32=19.5e12,
     ),
     _cuda(
         "a10", "NVIDIA A10", _SM86, devices=("NVIDIA A10",),
-        sms=72, l2_mib=6, bandwidth=600e9, fp16=125e12, fp32=31.2e12,
+        sms=72, l2_mib=6, memory_gib=24, bandwidth=600e9, fp16=125e12, fp32=31.2e12,
     ),
     _cuda(
         "rtx3090", "NVIDIA RTX 3090", _SM86, devices=("NVIDIA GeForce RTX 3090",),
-        sms=82, l2_mib=6, bandwidth=936e9, fp16=71e12, fp32=35.6e12,
+        sms=82, l2_mib=6, memory_gib=24, bandwidth=936e9, fp16=71e12, fp32=35.6e12,
     ),
     _cuda(
         "l4", "NVIDIA L4", _SM89, devices=("NVIDIA L4",),
-        sms=58, l2_mib=48, bandwidth=300e9, fp16=121e12, fp32=30.3e12,
+        sms=58, l2_mib=48, memory_gib=24, bandwidth=300e9, fp16=121e12, fp32=30.3e12,
     ),
     _cuda(
         "l40s", "NVIDIA L40S", _SM89, devices=("NVIDIA L40S",),
-        sms=142, l2_mib=96, bandwidth=864e9, fp16=362e12, fp32=91.6e12,
+        sms=142, l2_mib=96, memory_gib=48, bandwidth=864e9, fp16=362e12, fp32=91.6e12,
     ),
     _cuda(
         "h100", "NVIDIA H100 (SXM)", _SM90, devices=("NVIDIA H100",),
-        sms=132, l2_mib=50, bandwidth=3.35e12, fp16=989e12, fp32=67e12,
+        sms=132, l2_mib=50, memory_gib=80, bandwidth=3.35e12, fp16=989e12, fp32=67e12,
     ),
     # Its copies measure 4.3 TB/s of the 4.8 that are stated.
     _cuda(
         "h200", "NVIDIA H200", _SM90, devices=("NVIDIA H200",),
-        sms=132, l2_mib=60, bandwidth=4.3e12, fp16=989e12, fp32=67e12,
+        sms=132, l2_mib=60, memory_gib=141, bandwidth=4.3e12, fp16=989e12, fp32=67e12,
     ),
     # No kernel was measured on these two: kernels are chosen by rules that were fitted to earlier GPUs.
     _cuda(
         "b200", "NVIDIA B200", _SM100, devices=("NVIDIA B200",),
-        sms=148, l2_mib=126, bandwidth=8.0e12, fp16=2250e12, fp32=75e12,
+        sms=148, l2_mib=126, memory_gib=180, bandwidth=8.0e12, fp16=2250e12, fp32=75e12,
     ),
     _cuda(
         "rtx5090", "NVIDIA RTX 5090", _SM120, devices=("NVIDIA GeForce RTX 5090",),
-        sms=170, l2_mib=96, bandwidth=1.79e12, fp16=209e12, fp32=104e12,
+        sms=170, l2_mib=96, memory_gib=32, bandwidth=1.79e12, fp16=209e12, fp32=104e12,
     ),
 )  # fmt: skip
 

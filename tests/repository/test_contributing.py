@@ -231,7 +231,7 @@ def test_a_pass_is_a_file_and_a_line(scratch: Scratch) -> None:
 ROW = """\
     _cuda(
         "l40", "NVIDIA L40", _SM89, devices=("NVIDIA L40",),
-        sms=142, l2_mib=96, bandwidth=864e9, fp16=181e12, fp32=90.5e12,
+        sms=142, l2_mib=96, memory_gib=48, bandwidth=864e9, fp16=181e12, fp32=90.5e12,
     ),"""
 USE_ROW = """\
 from bolt_build.dtypes import DType

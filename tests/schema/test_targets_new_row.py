@@ -19,7 +19,7 @@ LAST = "    # No kernel was measured on these two"
 ROW = """\
     _cuda(
         "h20", "NVIDIA H20", _SM90, devices=("NVIDIA H20",),
-        sms=78, l2_mib=60, bandwidth=4.0e12, fp16=148e12, fp32=44e12,
+        sms=78, l2_mib=60, memory_gib=96, bandwidth=4.0e12, fp16=148e12, fp32=44e12,
     ),
 """
 PROGRAM = """\
