@@ -118,6 +118,16 @@ def test_what_stands_above_is_what_rows_have_become() -> None:
     assert run(RECOGNISE_SUBSTITUTIONS, before).graph is before
 
 
+def test_products_with_what_stands_above_as_columns_stay() -> None:
+    text, above = "", "x"
+    for row in (1, 2, 3):
+        turned = total(row, above, multiplied=True).replace(f"%sub{row}) //", f"%sub{row}) transpose_b=true //")
+        text += (turned if row == 2 else total(row, above, multiplied=True)) + by_places(row, above)
+        above = f"a{row}"
+    before = graph(f'graph g batch=2 (%x: f32[{LEAD},4,4]) -> (%y) {{\n {text}\n %y = neg(%a3) // "y"\n}}')
+    assert run(RECOGNISE_SUBSTITUTIONS, before).graph is before
+
+
 def test_rows_in_another_order_stay() -> None:
     result = run(RECOGNISE_SUBSTITUTIONS, unrolled("places", (2, 1, 3)))
     assert said(result) == [("a3", "declined", "substitution: 3 of 3 rows behind the first follow it")]

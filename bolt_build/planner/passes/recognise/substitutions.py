@@ -172,7 +172,7 @@ def _product(editor: GraphEditor, value: str, shape: tuple[int, ...]) -> tuple[s
     if node is None or node.epilogue:
         return None
     square, column = (*shape, many), (*shape, 1)
-    if isinstance(node.op, MatMul):
+    if node.op == MatMul():
         row, matrix = node.inputs[:2]
         fits = len(node.inputs) == 2 and editor.type(row).shape == (*shape[:-1], 1, many)
         return (row, matrix) if fits and editor.type(matrix).shape == square else None
