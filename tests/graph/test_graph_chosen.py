@@ -26,6 +26,8 @@ CONSTANTS = {
     "planes": np.asarray([-1, 1, 2, 3], np.int64), "upright": np.asarray([-1, 1], np.int64),
     "taps": np.random.default_rng(3).standard_normal((1, 1, 1, 1)).astype(np.float32),
     "w0": np.full(6, 0.5, np.float32),
+    "kept": np.asarray([0, 6], np.int64), "cells": np.asarray([-1, 2, 3], np.int64),
+    "rowed": np.asarray([-1, 6], np.int64), "four_rows": np.asarray([4, -1], np.int64),
     "six": np.asarray([6], np.int64), "w": np.random.default_rng(1).standard_normal((6, 6)).astype(np.float32),
 }  # fmt: skip
 MASK = [
@@ -88,6 +90,11 @@ SUPPORTED = {
         *[node("Expand", f"{name} wide", f"{name}s") for name in "ij"], node("Concat", "is js", "both", axis=1),
         node("Slice", "rows from last", "count"), node("Expand", "five count", "row"),
         node("ScatterND", "x both row", "y"),
+    ],
+    "rows in other forms, of as many rows as there are": [
+        *ROWS, *COUNT, node("Concat", "count all", "own", axis=0), node("Reshape", "rows own", "same"),
+        node("Reshape", "same kept", "still"), node("Reshape", "still cells", "apart"), node("Exp", "apart", "powers"),
+        node("Reshape", "powers rowed", "made"), node("ScatterND", "x places made", "y"),
     ],
     "the first of a line, as torch-script writes masked_scatter": [
         *MASK, *FIRST, node("Tanh", "few", "made"), node("ScatterND", "x places made", "y"),
@@ -207,6 +214,14 @@ REFUSED = {
         *REGIONS, node("Neg", "rows", "others"), node("ScatterElements", "none others cut", "y", axis=0),
     ],
     "regions that are added": [*REGIONS, node("ScatterElements", "none rows cut", "y", axis=0, reduction="add")],
+    "rows of as many numbers as a constant leaves, which is as large as the mask by chance": [
+        *ROWS, node("Reshape", "rows four_rows", "lines"), node("ReduceMax", "lines last", "largest"),
+        node("Sub", "lines largest", "made"), node("ReduceSum", "made from", "y", keepdims=0),
+    ],
+    "as many rows as a constant says, to which a single one is broadcast": [
+        *ROWS, node("ReduceSum", "rows last", "totals"), node("Expand", "totals shape", "many"),
+        node("ReduceSum", "many from", "y", keepdims=0),
+    ],
     "their order": [*ROWS, node("CumSum", "rows first", "made"), node("ScatterND", "x places made", "y")],
 }  # fmt: skip
 

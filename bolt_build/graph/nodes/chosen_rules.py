@@ -172,7 +172,7 @@ def _reshape(asked: Asked) -> Rows:
         if prod(before) != 1 and before != after:
             raise Escapes
         return replace(rows, axis=rows.axis if before == after else 0)
-    if rows.axis != 0 or not after:
+    if rows.axis != 0 or not after or not _follows(asked, rows):
         raise Escapes
     places, rest = divmod(before[0], rows.each)
     each, left = divmod(after[0], places)
@@ -181,11 +181,27 @@ def _reshape(asked: Asked) -> Rows:
     return replace(rows, each=each)
 
 
+def _follows(asked: Asked, rows: Rows) -> bool:
+    """Whether the first extent of a reshape is as many rows as there are, in any run that the model allows: it is
+    counted, left to be found (-1) or kept (0). One that a constant gives may be as large as the mask by chance: with -1
+    behind it rows of places come apart."""
+    counts = asked.of(1)
+    if counts is not None:
+        return counts.axis == 0 and counts.key == rows.key and counts.between == rows.between
+    wanted = asked.integers("shape", 1) or (0,)
+    return wanted[0] in (-1, 0) or -1 not in wanted
+
+
 def _expand(asked: Asked) -> Rows:
     rows, counts, made = asked.of(0), asked.of(1), asked.made
     if rows is not None:
         place = len(asked.shape(0)) - rows.axis
         if rows.counts or made[-place] != asked.shape(0)[-place]:
+            raise Escapes
+        wanted = asked.integers("shape", 1) or ()
+        counted = counts is not None and counts.key == rows.key and len(wanted) - counts.axis == place
+        # A single row would be broadcast to as many as a constant says.
+        if len(wanted) >= place and wanted[-place] != 1 and not counted:
             raise Escapes
         return replace(rows, axis=len(made) - place)
     if counts is None or not counts.counts:
