@@ -29,6 +29,10 @@ class Sizes:
             wanted.setdefault(name, set()).add(extent)
         return all(own.get(name) in extents for name, extents in wanted.items())
 
+    def is_of(self, batch: int | None, dims: Dims) -> bool:
+        """True where it is of this batch, if one is given, and has these dimensions."""
+        return batch in (None, self.batch) and self.has(dims)
+
     @property
     def words(self) -> str:
         """As a cell of a column for batches: "32", or "32, sequence 128"."""

@@ -10,8 +10,10 @@ from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.planning.preparing import Preparer
+from bolt_build.cli.chart_format import check_extents
 from bolt_build.cli.common_arguments import (
     add_cache,
+    add_dims,
     add_format,
     add_place,
     add_recipe,
@@ -20,7 +22,7 @@ from bolt_build.cli.common_arguments import (
     read_recipe,
 )
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
-from bolt_build.report.explained.explain import as_json, of_batch, of_layer, render, render_layer
+from bolt_build.report.explained.explain import as_json, of_layer, of_sizes, render, render_layer
 from bolt_build.report.explained.explainer import explain
 from bolt_build.report.explained.explanation import Explanation
 from bolt_build.report.tables import terminal_width
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_place(parser)
     parser.add_argument("--batch", type=count, metavar="N", help="only this batch of the recipe")
+    add_dims(parser)
     add_cache(parser, "the cache with the records")
     add_format(parser, "explanation")
 
@@ -45,12 +48,12 @@ def run(args: argparse.Namespace) -> int:
     """Explains every target. Raises BoltError."""
     recipe = read_recipe(args)
     options = replace(options_of(args), cache=args.cache)
-    specs = chosen(recipe, options.targets)
+    specs, only = chosen(recipe, options.targets), tuple(args.dim)
+    check_extents(recipe, only)
     if args.batch is not None:
         specs = _with_batch(recipe, specs, args.batch, options)
     found = [_explained(recipe, spec, options) for spec in specs]
-    if args.batch is not None:
-        found = [of_batch(each, args.batch) for each in found]
+    found = [of_sizes(each, args.batch, only) for each in found]
     if args.layer is not None:
         found = list(of_layer(found, args.layer))
     if args.format == "json":

@@ -10,9 +10,10 @@ from dataclasses import replace
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.planning.model_mark import marked
 from bolt_build.build.planning.preparing import Preparer
-from bolt_build.cli.chart_format import FORMATS, check_batch, evidences
+from bolt_build.cli.chart_format import FORMATS, check_batch, check_extents, evidences
 from bolt_build.cli.common_arguments import (
     add_cache,
+    add_dims,
     add_format,
     add_place,
     add_recipes,
@@ -27,7 +28,7 @@ from bolt_build.graph.text import format_graph
 from bolt_build.report.pages.chart import Chart, Group
 from bolt_build.report.pages.engine_charts import graph_groups
 from bolt_build.schema.recipe import Recipe
-from bolt_build.sizes import all_sizes
+from bolt_build.sizes import all_sizes, sizes_of
 
 NAME = "graph"
 
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="before the passes or after them",
     )  # fmt: skip
     parser.add_argument("--batch", type=count, metavar="N", help="only this batch of the recipe (default: the first)")
+    add_dims(parser)
     add_cache(parser, "the cache with the records, whose times charts show")
     add_format(parser, "graph", ("text", *FORMATS))
 
@@ -48,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints the graph of each target; as text, where several targets have the same, once. Raises BoltError."""
     options = replace(options_of(args), cache=args.cache)
     recipes = read_recipes(args)
+    for recipe in recipes:
+        check_extents(recipe, tuple(args.dim))
     if args.format in FORMATS:
         groups: list[Group] = []
         for recipe in recipes:
@@ -69,20 +73,24 @@ def _groups(recipe: Recipe, options: BuildOptions, args: argparse.Namespace, fir
     engines = evidences(recipe, options)
     check_batch(recipe, (plan.batch for each in engines for plan in each.engine.plan.plans), args.batch)
     if args.stage == "optimised":
-        return graph_groups(engines, args.batch, first=first)
+        return graph_groups(engines, args.batch, first=first, only=tuple(args.dim))
     model = Preparer(recipe, options.directory(recipe), lambda text: print(text, file=sys.stderr)).parsed
     return graph_groups(
-        engines, args.batch, lambda sizes: model.bind(sizes.batch, recipe.model.dims, sizes.dims), first
+        engines,
+        args.batch,
+        lambda sizes: model.bind(sizes.batch, recipe.model.dims, sizes.dims),
+        first,
+        tuple(args.dim),
     )
 
 
 def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> list[tuple[str, Graph]]:
     """What each graph belongs to, and the graph: before the passes no target's alone."""
-    specs = chosen(recipe, args.target)
+    specs, only = chosen(recipe, args.target), tuple(args.dim)
     if args.stage == "imported":
         own = [each for spec in specs for each in spec.batch]
         batch = _batch(recipe, [*preparer.batches(None), *own], args.batch)
-        first = all_sizes((batch,), recipe.model.lengths)[0]
+        first = next(each for each in all_sizes((batch,), recipe.model.lengths) if each.has(only))
         with marked(recipe):
             return [(recipe.name, preparer.parsed.bind(batch, recipe.model.dims, first.dims))]
     _batch(recipe, [each for spec in specs for each in preparer.batches(spec)], args.batch)
@@ -90,7 +98,7 @@ def _graphs(recipe: Recipe, preparer: Preparer, args: argparse.Namespace) -> lis
     for spec in specs:
         if args.batch in (None, *preparer.batches(spec)):
             graphs = preparer.plan_engine(spec).graphs
-            chosen_graph = next(graph for graph in graphs if args.batch in (None, graph.batch))
+            chosen_graph = next(graph for graph in graphs if sizes_of(graph).is_of(args.batch, only))
             found.append((f"{recipe.name} for {spec.name}", chosen_graph))
     return found
 

@@ -1,4 +1,4 @@
-"""Batches of a target's own, as verbs see them."""
+"""Batches of a target's own and extents of dimensions, as verbs see them."""
 
 from __future__ import annotations
 
@@ -88,3 +88,72 @@ def test_graphs_of_several_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     assert [heading.split(" (")[0] for heading in headings] == [
         "// net", "graph net batch=1", "// other", "graph net batch=8",
     ]  # fmt: skip
+
+
+LENGTHS = """\
+bolt: 1
+model: {onnx: net.onnx, batch: [1, 2], dims: {length: [8, 16], width: [3, 5]}}
+targets:
+  host: {precision: fp32}
+"""
+
+
+@pytest.fixture
+def lengths(tmp_path: Path) -> None:
+    saved(tmp_path, model([node("Relu", "x", "y")], [tensor("x", ["N", "length", "width"])]), "net.onnx")
+    (tmp_path / "net.yaml").write_text(LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ((), ["1 8 3", "1 8 5", "1 16 3", "1 16 5", "2 8 3", "2 8 5", "2 16 3", "2 16 5"]),
+        (("--dim", "length=16"), ["1 16 3", "1 16 5", "2 16 3", "2 16 5"]),
+        (("--dim", "length=16", "--dim", "width=3", "--batch", "2"), ["2 16 3"]),
+        (("--dim", "length=16", "--dim", "length=8", "--dim", "width=5", "--batch", "1"), ["1 8 5", "1 16 5"]),
+    ],
+)
+def test_one_of_the_extents_is_planned_and_explained(
+    arguments: tuple[str, ...], wanted: list[str], lengths: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "net.yaml", "--format", "json", *arguments]) == 0
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert [" ".join(map(str, (each["batch"], *dict(each["dims"]).values()))) for each in plan["plans"]] == wanted
+    assert main(["explain", "net.yaml", *arguments]) == 0
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("batch ")]
+    shown = ["batch {}, length {}, width {}:".format(*each.split()) for each in wanted]
+    assert [title[: title.index(":") + 1] for title in titles] == shown
+
+
+def test_decisions_of_other_extents_are_left_out(lengths: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "net.yaml", "--dim", "width=5", "--batch", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "batch 2, length 8, width 5, batch 2, length 16, width 5: planned the arena" in " ".join(out.split())
+    assert ("width 3" in out, "batch 1" in out) == (False, False)
+
+
+def test_a_graph_is_of_the_extents_that_are_asked_for(lengths: None, capsys: pytest.CaptureFixture[str]) -> None:
+    for stage in ("imported", "optimised"):
+        assert main(["graph", "net.yaml", "--stage", stage, "--dim", "length=16"]) == 0
+        assert "(%x: f32[1,16,3])" in capsys.readouterr().out
+        assert main(["graph", "net.yaml", "--stage", stage, "--dim", "width=5", "--batch", "2"]) == 0
+        assert "(%x: f32[2,8,5])" in capsys.readouterr().out
+    assert main(["graph", "net.yaml", "--format", "mermaid", "--dim", "length=16", "--dim", "width=5"]) == 0
+    assert "batch 1, length 16, width 5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["plan", "explain", "graph"])
+def test_an_extent_that_the_recipe_lacks(verb: str, lengths: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "net.yaml", "--dim", "length=9"]) == 2
+    said = capsys.readouterr().err
+    assert "error[unknown-extent]: net.yaml has no plan for length 9\n" in said
+    assert said.endswith(" it has: length 8, 16; width 3, 5\n")
+
+
+def test_an_extent_of_a_recipe_whose_dimensions_have_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "net.yaml", "--dim", "length=9"]) == 2
+    assert capsys.readouterr().err == (
+        "net.yaml:2:1: error[unknown-extent]: net.yaml has no plan for length 9\n"
+        "  2 | model: {onnx: net.onnx, batch: [1, 4]}\n"
+        "    | ^^^^^ each of its dimensions has one extent\n"
+    )

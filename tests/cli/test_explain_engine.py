@@ -19,7 +19,7 @@ from bolt_build.lockfile.fingerprint import Device, Fingerprint, TuningTools
 from bolt_build.planner.engine_plan import Decision
 from bolt_build.planner.plan_engine import plan_engine, search_spaces
 from bolt_build.planner.selection import PREDICTED
-from bolt_build.report.explained.explain import as_json, of_batch, of_layer, render, render_layer
+from bolt_build.report.explained.explain import as_json, of_layer, of_sizes, render, render_layer
 from bolt_build.report.explained.explainer import explain
 from bolt_build.report.explained.explanation import Explanation
 from bolt_build.report.explained.whole_engine import engine_lines
@@ -312,8 +312,8 @@ def test_an_unknown_layer_of_a_large_engine_is_answered_with_some_of_its_layers(
 
 def test_one_batch_alone() -> None:
     explanation = explain(evidence())
-    assert of_batch(explanation, 2) == explanation
-    assert of_batch(explanation, 3).batches == ()
+    assert of_sizes(explanation, 2, ()) == explanation
+    assert of_sizes(explanation, 3, ()).batches == ()
 
 
 def test_a_kernel_of_the_whole_engines_choice_says_what_it_replaces() -> None:

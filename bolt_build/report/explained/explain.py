@@ -19,7 +19,7 @@ from bolt_build.report.explained.whole_engine import engine_lines
 from bolt_build.report.printable import printable
 from bolt_build.report.reasons import all_of, counted, listed
 from bolt_build.report.tables import Column, byte_text, table
-from bolt_build.sizes import sizes_of
+from bolt_build.sizes import Dims, sizes_of
 from bolt_build.wording import many
 
 _STEPS = (
@@ -43,9 +43,10 @@ _SHOWN = 8
 """Layers that a message names, of an engine that may have thousands."""
 
 
-def of_batch(explanation: Explanation, batch: int) -> Explanation:
-    """The explanation of one batch alone."""
-    return replace(explanation, batches=tuple(each for each in explanation.batches if each.batch == batch))
+def of_sizes(explanation: Explanation, batch: int | None, only: Dims) -> Explanation:
+    """The explanation of one batch alone, where it is given, and of these extents."""
+    kept = tuple(each for each in explanation.batches if sizes_of(each).is_of(batch, only))
+    return replace(explanation, batches=kept)
 
 
 def of_layer(explanations: Sequence[Explanation], name: str) -> tuple[Explanation, ...]:
