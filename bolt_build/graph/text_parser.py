@@ -29,10 +29,10 @@ from bolt_build.graph.ir import (
     graph_of,
 )
 from bolt_build.graph.operators import operators
-from bolt_build.graph.ops.elementwise.activation import FUNCTIONS as ACTIVATIONS
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import FUNCTIONS as BINARIES
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS as ACTIVATIONS
 from bolt_build.graph.text_tokens import TextError, Token, tokens_of
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')

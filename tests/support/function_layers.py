@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from families_harness import Input, Layer
 
-from bolt_build.graph.ops.elementwise.activation import FUNCTIONS, Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS
 
 PARAMETERS = {
     "leaky_relu": (0.1, 0.0), "clip": (-0.5, 1.0), "hard_sigmoid": (0.2, 0.5), "elu": (0.7, 0.0), "celu": (0.7, 0.0),

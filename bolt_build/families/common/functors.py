@@ -8,31 +8,15 @@ from bolt_build.families.common.cxx import literal
 from bolt_build.graph.ir import EpilogueOp
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
-from bolt_build.graph.ops.elementwise.functions import FUNCTIONS as MORE_FUNCTIONS
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS
 
-ACTIVATIONS = {
-    "relu": "Relu", "leaky_relu": "LeakyRelu", "clip": "Clip", "sigmoid": "Sigmoid", "hard_sigmoid": "HardSigmoid",
-    "hard_swish": "HardSwish", "tanh": "Tanh", "softplus": "Softplus", "gelu": "Gelu", "gelu_tanh": "GeluTanh",
-    "erf": "Erf", "silu": "Silu", "exp": "Exp", "sqrt": "Sqrt", "square": "Square", "neg": "Neg", "abs": "Abs",
-    "reciprocal": "Reciprocal", "sign": "Sign",
-    **{name: "".join(part.capitalize() for part in name.split("_")) for name in MORE_FUNCTIONS},
-}  # fmt: skip
+ACTIVATIONS = {name: "".join(part.capitalize() for part in name.split("_")) for name in FUNCTIONS}
 BINARIES = {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "max": "Max", "min": "Min", "mod": "Mod",
     "fmod": "Fmod", "prelu": "PRelu",
 }  # fmt: skip
 
-PARAMETERS = {
-    "leaky_relu": 1, "clip": 2, "hard_sigmoid": 2, "elu": 1, "selu": 2, "celu": 1, "thresholded_relu": 1, "shrink": 2,
-    "swish": 1,
-}  # fmt: skip
-"""How many of alpha and beta a function has."""
-_CALLED = tuple(
-    name for name in MORE_FUNCTIONS if name not in ("floor", "ceil", "round", "thresholded_relu", "softsign", "shrink")
-)
-
-TRANSCENDENTAL = ("sigmoid", "tanh", "softplus", "gelu", "gelu_tanh", "erf", "silu", "exp", *_CALLED)
-"""Activations that cost tens of operations an element instead of one or two."""
+TRANSCENDENTAL = tuple(name for name, function in FUNCTIONS.items() if function.transcendental)
 _INSTRUCTIONS = {"silu": 5, "swish": 5, "sigmoid": 5, "tanh": 5, "exp": 5, "gelu": 10, "hard_swish": 2}
 _MANY = 10
 """Instructions of a function that is no simple one: those of softplus, say."""
@@ -52,7 +36,7 @@ def activation_type(op: Activation) -> str:
 
 def activation(op: Activation) -> str:
     """`bolt::portable::Clip{0.0f, 6.0f}`"""
-    parameters = (op.alpha, op.beta)[: PARAMETERS.get(op.function, 0)]
+    parameters = (op.alpha, op.beta)[: FUNCTIONS[op.function].parameters]
     values = ", ".join(literal(value) for value in parameters)
     return f"{activation_type(op)}{{{values}}}"
 

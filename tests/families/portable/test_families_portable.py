@@ -17,8 +17,9 @@ from bolt_build.families.portable.family import Portable
 from bolt_build.families.portable.kernels import RULES
 from bolt_build.graph.ir import Constant, EpilogueOp, Layout, Node, TensorType, Value, graph_of
 from bolt_build.graph.ops import OF_PROBLEMS, OPS
-from bolt_build.graph.ops.elementwise.activation import FUNCTIONS, Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS
 from bolt_build.graph.ops.lines.reduce import Reduce
 from bolt_build.graph.ops.lines.softmax import Softmax
 from bolt_build.graph.ops.moves.shape import Concat, Convert, Identity, Reshape, Transpose

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,71 +15,17 @@ from bolt_build.graph.example import IMAGE, Data, Example, Weights
 from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
-from bolt_build.graph.ops.elementwise.functions import FUNCTIONS as MORE_FUNCTIONS
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS
 from bolt_build.graph.ops.operands import expect_count, expect_float
 from bolt_build.graph.tail import Padded, Tails
 from bolt_build.graph.tail_rules import elementwise
 
-_OWN = (
-    "relu", "leaky_relu", "clip", "sigmoid", "hard_sigmoid", "hard_swish", "tanh", "softplus", "gelu", "gelu_tanh",
-    "erf", "silu", "exp", "sqrt", "square", "neg", "abs", "reciprocal", "sign",
-)  # fmt: skip
-
-FUNCTIONS = (*_OWN, *MORE_FUNCTIONS)
-
-ON_INTEGERS = ("relu", "clip", "neg", "abs", "sign")
-
-
-def _erf(x: Array) -> Array:
-    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), dtype=np.float64).reshape(np.shape(x))
-
-
-def _sigmoid(x: Array) -> Array:
-    power = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1.0, power) / (1.0 + power)
-
-
-def _clip(x: Array, low: float, high: float) -> Array:
-    """Integers between the integers that their type has."""
-    if x.dtype.kind == "f":
-        return np.minimum(np.maximum(x, low), high)
-    least, most = (converted(np.asarray(bound, np.float64), x.dtype) for bound in (low, high))
-    return np.minimum(np.maximum(x, least), most)
-
-
-def _gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
-
-
-_EVALUATE: dict[str, Callable[[Array, float, float], Array]] = {
-    "relu": lambda x, a, b: np.maximum(x, 0),
-    "leaky_relu": lambda x, a, b: np.where(x < 0, a * x, x),
-    "clip": lambda x, a, b: _clip(x, a, b),
-    "sigmoid": lambda x, a, b: _sigmoid(x),
-    "hard_sigmoid": lambda x, a, b: np.clip(a * x + b, 0.0, 1.0),
-    "hard_swish": lambda x, a, b: x * np.clip(x / 6.0 + 0.5, 0.0, 1.0),
-    "tanh": lambda x, a, b: np.tanh(x),
-    "softplus": lambda x, a, b: np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0.0),
-    "gelu": lambda x, a, b: 0.5 * x * (1.0 + _erf(x / math.sqrt(2.0))),
-    "gelu_tanh": lambda x, a, b: _gelu_tanh(x),
-    "erf": lambda x, a, b: _erf(x),
-    "silu": lambda x, a, b: x * _sigmoid(x),
-    "exp": lambda x, a, b: np.exp(x),
-    "sqrt": lambda x, a, b: np.sqrt(x),
-    "square": lambda x, a, b: x * x,
-    "neg": lambda x, a, b: np.negative(x),
-    "abs": lambda x, a, b: np.abs(x),
-    "reciprocal": lambda x, a, b: 1.0 / x,
-    "sign": lambda x, a, b: np.sign(x),
-    **MORE_FUNCTIONS,
-}
-
 
 @dataclass(frozen=True)
 class Activation(Op):
-    """y = function(x; alpha, beta). `alpha`, `beta`: leaky_relu slope in alpha; clip [alpha, beta];
-    hard_sigmoid clip(alpha * x + beta, 0, 1); elu, celu, thresholded_relu and swish: ONNX's alpha; selu: ONNX's alpha
-    and gamma; shrink: its threshold and bias; unused ones are 0."""
+    """y = function(x; alpha, beta), with a function of `FUNCTIONS`. `alpha`, `beta`: leaky_relu slope in alpha; clip
+    [alpha, beta]; hard_sigmoid clip(alpha * x + beta, 0, 1); elu, celu, thresholded_relu and swish: ONNX's alpha; selu:
+    ONNX's alpha and gamma; shrink: its threshold and bias; unused ones are 0."""
 
     kind = "activation"
     function: str
@@ -91,13 +36,13 @@ class Activation(Op):
         expect_count(inputs, 1)
         if self.function not in FUNCTIONS:
             raise ShapeError(f"'{self.function}' is no activation function")
-        if self.function not in ON_INTEGERS or inputs[0].dtype is DType.BOOL:
+        if not FUNCTIONS[self.function].on_integers or inputs[0].dtype is DType.BOOL:
             expect_float(inputs[0])
         return (TensorType(inputs[0].dtype, inputs[0].shape),)
 
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            result = _EVALUATE[self.function](widened(inputs[0]), self.alpha, self.beta)
+            result = FUNCTIONS[self.function].evaluate(widened(inputs[0]), self.alpha, self.beta)
         return (narrowed(result, inputs[0].dtype),)
 
     def tails(self, node: Node, at: Padded) -> Tails:

@@ -10,7 +10,8 @@ import numpy as np
 from bolt_build.dtypes import DType
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
-from bolt_build.graph.ops.elementwise.activation import FUNCTIONS, Activation
+from bolt_build.graph.ops.elementwise.activation import Activation
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS
 from bolt_build.graph.ops.operands import expect_same_dtype
 from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, Op, ShapeError, TensorType
-from bolt_build.graph.ops.elementwise.activation import FUNCTIONS as ACTIVATIONS
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import FUNCTIONS as BINARIES
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS as ACTIVATIONS
 from bolt_build.graph.ops.elementwise.logic import COMPARISONS, Compare
 from bolt_build.graph.ops.operands import expect_float
 

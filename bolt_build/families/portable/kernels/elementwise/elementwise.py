@@ -11,7 +11,6 @@ from bolt_build.families.common.cxx import boolean, braces, double, literal, str
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import chain, channel_axis, refuse_stages
 from bolt_build.families.common.functors import (
-    PARAMETERS,
     TRANSCENDENTAL,
     activation,
     activation_type,
@@ -38,6 +37,7 @@ from bolt_build.families.portable.typed import (
 from bolt_build.families.reason import Reason
 from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
+from bolt_build.graph.ops.elementwise.functions import FUNCTIONS
 from bolt_build.graph.ops.norms.normalization import BatchNorm
 
 _CALLED_FUNCTION = 0.0025
@@ -85,7 +85,7 @@ def _other_side(problem: KernelProblem) -> int | None:
     """The input like the output that the stage right behind an activation without numbers combines with its result, as
     in a gate: then both may be read as the two sides of one function. None where there is no such stage."""
     op = problem.op
-    if not isinstance(op, Activation) or op.function in PARAMETERS or not problem.epilogue:
+    if not isinstance(op, Activation) or FUNCTIONS[op.function].parameters or not problem.epilogue:
         return None
     stage, (how, *_) = problem.epilogue[0], spreads(problem)
     if stage.operand is None or how is None or how.reach is not Reach.SAME:
