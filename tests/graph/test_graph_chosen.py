@@ -134,6 +134,12 @@ SUPPORTED = {
         node("Add", "rows own_mean", "made"), node("ScatterND", "x places made", "y"),
     ],
     **{
+        f"{kind} of each": [
+            *ROWS, node("Tanh", "rows", "small"), node(kind, "small", "made"), node("ScatterND", "x places made", "y"),
+        ]
+        for kind in ("Asinh", "Celu", "Cosh", "Shrink", "Sinh", "ThresholdedRelu")
+    },
+    **{
         f"{kind} of them": [*ROWS, node(kind, "rows from", "y", keepdims=0)]
         for kind in ("ReduceL2", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
     },

@@ -10,6 +10,7 @@ import numpy as np
 
 from bolt_build.graph.graph_builder import GraphBuilder
 from bolt_build.graph.importing import OnnxNode
+from bolt_build.graph.ops.elementwise.activation import IMPORTERS
 
 Key = tuple[object, ...]
 """What a value is computed by: equal ones are equal values."""
@@ -343,11 +344,9 @@ def _reduce(asked: Asked) -> Rows:
 _AS_IT_IS = ("Cast", "Identity", "Max", "Min")
 """What leaves one number as it is."""
 _ELEMENTWISE = (
-    "Abs", "Add", "And", "Atan", "Cast", "Ceil", "Clip", "Cos", "Div", "Elu", "Equal", "Erf", "Exp", "Floor", "Gelu",
-    "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Less",
-    "LessOrEqual", "Log", "Max", "Min", "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu",
-    "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Sub", "Swish", "Tan", "Tanh", "Where",
-    "Xor",
+    *dict.fromkeys(importer.op_type for importer in IMPORTERS),
+    "Add", "And", "Cast", "Div", "Equal", "Greater", "GreaterOrEqual", "Identity", "IsInf", "IsNaN", "Less",
+    "LessOrEqual", "Max", "Min", "Mod", "Mul", "Not", "Or", "PRelu", "Pow", "Sub", "Where", "Xor",
 )  # fmt: skip
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE, _element_by_element),
