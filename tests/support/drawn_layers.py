@@ -42,7 +42,7 @@ def activated(g: Growing, x: str) -> str:
 def written_out(g: Growing) -> str:
     """An activation of several nodes."""
     x = g.tensor()
-    match g.choose("silu", "hard_swish", "gelu", "mish", "softplus", "guarded", "leaky"):
+    match g.choose("silu", "hard_swish", "gelu", "mish", "softplus", "guarded", "leaky", "powers", "slopes"):
         case "silu":
             return paired(g, "mul", x, g.add(Activation("sigmoid"), x))
         case "hard_swish":
@@ -60,6 +60,16 @@ def written_out(g: Growing) -> str:
         case "leaky":
             below = g.add(Compare("less_equal"), x, g.scalar(g.choose(0.0, 0.0, 0.1)))
             return g.add(Where(), below, g.add(Binary("mul"), x, g.scalar(0.2)) if g.chance() else g.scalar(0.0), x)
+        case "powers":
+            power = g.add(Activation("exp"), g.add(Activation("neg"), x))
+            total = paired(g, "add", power, g.scalar(g.choose(1.0, 1.0, 1.0, 2.0)))
+            if g.chance():
+                return g.add(Activation("log"), total)
+            return g.add(Binary("div"), g.scalar(1.0) if g.chance() else x, total)
+        case "slopes":
+            below = g.add(Activation("relu"), g.add(Activation("neg"), x))
+            below = paired(g, "mul", below, g.scalar(0.2)) if g.chance() else beside_constant(g, below)
+            return g.add(Binary(g.choose("add", "sub")), g.add(Activation("relu"), x), below)
     return g.add(Activation("softplus"), x)
 
 

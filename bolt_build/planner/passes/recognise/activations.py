@@ -13,7 +13,8 @@ from bolt_build.graph.ops.elementwise.arithmetic import Binary
 from bolt_build.graph.ops.elementwise.logic import Where
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.passes.recognise.chosen_activations import without_choice
-from bolt_build.planner.passes.recognise.formula import Reader
+from bolt_build.planner.passes.recognise.formula import Reader, clip_bounds
+from bolt_build.planner.passes.recognise.spelled_slopes import spelled_slope
 from bolt_build.planner.rewrite import GraphEditor, joined
 
 _DEEPEST = 4
@@ -44,12 +45,22 @@ def _run(graph: Graph) -> PassResult:
                 _replace(editor, node, chosen.node)
                 journal.did(node.name, f"recognised {chosen.function}", chosen.formula)
             continue
+        slope = spelled_slope(editor, reader, node)
+        if slope is not None:
+            _replace(editor, node, slope.node)
+            journal.did(node.name, f"recognised {_function(slope.node)}", slope.formula)
+            continue
         match = next((found for recognise in _RECOGNISERS if (found := recognise(reader, node)) is not None), None)
         if match is None or match.op == node.op or editor.type(match.value) != editor.type(node.outputs[0]):
             continue
         _replace(editor, node, replace(node, op=match.op, inputs=(match.value,)))
         journal.did(node.name, f"recognised {match.op.function}", match.formula)
     return journal.result(editor.finish())
+
+
+def _function(node: Node) -> str:
+    assert isinstance(node.op, Activation | Binary)
+    return node.op.function
 
 
 def _replace(editor: GraphEditor, node: Node, made: Node) -> None:
@@ -68,7 +79,7 @@ def _gated(reader: Reader, node: Node) -> Match | None:
     if len(product.factors) != 2:
         return None
     for x, gate in (product.factors, product.factors[::-1]):
-        for recognise in (_silu, _mish, _hard_swish, _gelu, _gelu_tanh):
+        for recognise in (_silu, _silu_tanh, _mish, _hard_swish, _gelu, _gelu_tanh):
             match = recognise(reader, product.coefficient, x, gate)
             if match is not None:
                 return match
@@ -85,6 +96,18 @@ def _silu(reader: Reader, coefficient: float, x: str, gate: str) -> Match | None
     if inner.factors != (x,):
         return None
     return Match(Activation("swish", inner.coefficient), x, f"x * sigmoid({inner.coefficient:g} x)")
+
+
+def _silu_tanh(reader: Reader, coefficient: float, x: str, gate: str) -> Match | None:
+    inner = _half_plus_half(reader, coefficient, gate, "tanh")
+    product = None if inner is None else reader.product(inner)
+    if product is None or product.factors != (x,):
+        return None
+    return Match(_swish(reader, x, 2 * product.coefficient), x, f"x * (1 + tanh({product.coefficient:.6g} x)) / 2")
+
+
+def _swish(reader: Reader, x: str, scale: float) -> Activation:
+    return Activation("silu") if reader.close(x, scale, 1) else Activation("swish", scale)
 
 
 def _mish(reader: Reader, coefficient: float, x: str, gate: str) -> Match | None:
@@ -192,6 +215,46 @@ def _hard_line(reader: Reader, gate: str, coefficient: float) -> tuple[str, floa
     return product.factors[0], coefficient * product.coefficient, coefficient * total.constant
 
 
+def _logistic(reader: Reader, node: Node) -> Match | None:
+    """1 / (1 + exp(-x)) and x / (1 + exp(-x))."""
+    match node.op:
+        case Activation("reciprocal"):
+            x, power = None, _one_and_power(reader, node.inputs[0])
+        case Binary("div"):
+            number = reader.scalar(node.inputs[0])
+            if number not in (None, 1.0):
+                return None
+            x, power = None if number == 1.0 else node.inputs[0], _one_and_power(reader, node.inputs[1])
+        case _:
+            return None
+    product = None if power is None else reader.product(power)
+    if product is None or len(product.factors) != 1:
+        return None
+    if x is None:
+        close = reader.close(product.factors[0], product.coefficient, -1)
+        return Match(Activation("sigmoid"), product.factors[0], "1 / (1 + exp(-x))") if close else None
+    if product.factors != (x,):
+        return None
+    return Match(_swish(reader, x, -product.coefficient), x, f"x / (1 + exp({product.coefficient:.6g} x))")
+
+
+def _softplus(reader: Reader, node: Node) -> Match | None:
+    """log(1 + exp(x))."""
+    if node.op != Activation("log"):
+        return None
+    power = _one_and_power(reader, node.inputs[0])
+    return None if power is None else Match(Activation("softplus"), power, "log(1 + exp(x))")
+
+
+def _one_and_power(reader: Reader, value: str) -> str | None:
+    """u, where `value` is 1 + exp(u), and nothing else reads it."""
+    if reader.inner(value) is None:
+        return None
+    total = reader.sum(value)
+    power = reader.activation(total.terms[0], "exp") if len(total.terms) == 1 and total.constant == 1.0 else None
+    return None if power is None else power.inputs[0]
+
+
 def _hard_sigmoid(reader: Reader, node: Node) -> Match | None:
     """clip(x + b, 0, h) / h, and clip(a * x + b, 0, 1)."""
     match node.op:
@@ -233,8 +296,8 @@ def _bounds(reader: Reader, node: Node) -> tuple[float, float, str | None]:
     match node.op:
         case Activation("relu"):
             return 0.0, inf, node.inputs[0]
-        case Activation("clip", low, high):
-            return low, high, node.inputs[0]
+        case Activation("clip"):
+            return *clip_bounds(node.op), node.inputs[0]
         case Binary("max" | "min" as function):
             for x, other in (node.inputs, node.inputs[::-1]):
                 number = reader.scalar(other)
@@ -257,6 +320,8 @@ def _leaky_relu(reader: Reader, node: Node) -> Match | None:
     return None
 
 
-_RECOGNISERS: tuple[Callable[[Reader, Node], Match | None], ...] = (_gated, _hard_sigmoid, _clip, _leaky_relu)
+_RECOGNISERS: tuple[Callable[[Reader, Node], Match | None], ...] = (
+    _gated, _logistic, _softplus, _hard_sigmoid, _clip, _leaky_relu,
+)  # fmt: skip
 
 RECOGNISE_ACTIVATIONS = Pass("recognise-activations", _run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import fsum, isclose, prod
+from math import fsum, inf, isclose, prod
 
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Node
@@ -26,6 +26,16 @@ class Sum:
 
     constant: float
     terms: tuple[str, ...]
+
+
+_LARGEST = 3.4028234663852886e38
+"""The largest number in fp32: torch-script writes it where a model bounds one side alone."""
+
+
+def clip_bounds(clip: Activation) -> tuple[float, float]:
+    """The bounds of a clip; the largest number of fp32 is none."""
+    low = -inf if clip.alpha <= -_LARGEST else clip.alpha
+    return low, inf if clip.beta >= _LARGEST else clip.beta
 
 
 _MOST = 64
