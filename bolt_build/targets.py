@@ -22,7 +22,8 @@ class Gpu:
     the (m, n, k) of the tensor-core instruction per precision. `overlaps` says that a kernel may begin before the one
     in front of it has ended (programmatic dependent launch). `gencode` are nvcc's flags for the code to embed;
     `embeds_ptx` says that they include PTX, which later GPUs can compile too. `device_names`: the driver's name of such
-    a GPU begins with one of them. `memory` is what a GPU of the row has at most, in bytes; 0 where nobody says.
+    a GPU begins with one of them. `memory` is the most bytes that a GPU of these names has, 0 where the row does not
+    say: nothing that needs more is planned.
     """
 
     sm: int
@@ -237,6 +238,7 @@ def _cuda(
     )
 
 
+# Memory is that of the largest GPU of a name: an A100 has 40 or 80 GB, and is planned for as one of 80.
 # Rates are the vendor's: dense products of half precision with fp32 sums on tensor cores, fp32 without them.
 CUDA = (
     _cuda(
@@ -265,7 +267,7 @@ CUDA = (
     ),
     _cuda(
         "h100", "NVIDIA H100 (SXM)", _SM90, devices=("NVIDIA H100",),
-        sms=132, l2_mib=50, memory_gib=80, bandwidth=3.35e12, fp16=989e12, fp32=67e12,
+        sms=132, l2_mib=50, memory_gib=96, bandwidth=3.35e12, fp16=989e12, fp32=67e12,
     ),
     # Its copies measure 4.3 TB/s of the 4.8 that are stated.
     _cuda(
@@ -275,7 +277,7 @@ CUDA = (
     # No kernel was measured on these two: kernels are chosen by rules that were fitted to earlier GPUs.
     _cuda(
         "b200", "NVIDIA B200", _SM100, devices=("NVIDIA B200",),
-        sms=148, l2_mib=126, memory_gib=180, bandwidth=8.0e12, fp16=2250e12, fp32=75e12,
+        sms=148, l2_mib=126, memory_gib=192, bandwidth=8.0e12, fp16=2250e12, fp32=75e12,
     ),
     _cuda(
         "rtx5090", "NVIDIA RTX 5090", _SM120, devices=("NVIDIA GeForce RTX 5090",),

@@ -25,6 +25,7 @@ from bolt_build.planner.engine_plan import (
     Step,
     StepTensor,
 )
+from bolt_build.planner.gpu_memory import check_memory
 from bolt_build.planner.in_place import write_in_place
 from bolt_build.planner.kernel_sources import Declined, UsedProblem
 from bolt_build.planner.memory import Arena, plan_memory
@@ -81,7 +82,8 @@ def plan_engine(
     """Plans one engine with one plan for each graph (one a batch and extent of dimensions with several), with the
     kernels of `selection` where it has them.
 
-    Raises BoltError with every node of any batch that no family has a kernel for, each once.
+    Raises BoltError with every node of any batch that no family has a kernel for, each once, or with every plan that
+    the target's GPU has too little memory for.
     """
     optimized, padded, decisions = _optimized(graphs, recipe, spec, target, families)
     refusals: list[Refusal] = []
@@ -109,6 +111,7 @@ def plan_engine(
         refusals += space.refusals
         slow += slow_steps(space, ordered.steps, winners, target, families)
         declined += space.declined
+    check_memory(weights.slots(), plans, recipe, spec, target)
     decisions += padding_decisions(padded)
     plan = EnginePlan(
         PLAN_VERSION, recipe.name, spec.name, spec.precision, structure(optimized), weights.slots(), tuple(plans),

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.layout import RecipeDirectory
-from bolt_build.build.planning.plan_warnings import plan_warnings
 from bolt_build.build.planning.preparing import Preparer
+from bolt_build.build.planning.unmatched_layers import unmatched_layers
 from bolt_build.emit.weights import payload_bytes
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.planner.engine_plan import EnginePlan
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.scratch import scratch_folder
-from bolt_build.targets import target_named
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def _checked(recipe: Recipe, specs: tuple[TargetSpec, ...], preparer: Preparer) 
             wrong.update(dict.fromkeys(error.diagnostics))
             continue
         sizes.append(_size(planned.plan, spec))
-        warned += plan_warnings(recipe, spec, target_named(spec.name), planned)
+        warned += unmatched_layers(recipe, spec, planned)
     return ModelCheck(recipe, tuple(sizes), tuple(wrong), tuple(warned))
 
 

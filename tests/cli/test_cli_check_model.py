@@ -108,21 +108,6 @@ net.yaml:6:3: warning[no-such-layer]: '/fc/*' matches no layer of the engine for
     assert [(each["severity"], each["line"]) for each in found] == [("warning", 5), ("warning", 6)]
 
 
-def test_a_batch_for_which_the_gpu_has_no_memory(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its host has as much as the machine gives it."""
-    Path("net.yaml").write_text(RECIPE.replace("[1, 4]", "[1, 250000000]"))
-    assert main(["check", "--model", "net.yaml"]) == 0
-    assert capsys.readouterr().err == (
-        "planning net for host\n"
-        "planning net for t4\n"
-        "net.yaml:2:32: warning[beyond-memory]: batch 250000000 needs 18.6 GiB for weights, arena, inputs and outputs: "
-        "NVIDIA T4 has 16 GiB\n"
-        "  2 | model: {onnx: net.onnx, batch: [1, 250000000]}\n"
-        "    |                                ^^^^^^^^^^^^^^ creating a context of it will fail; give a smaller batch, or smaller "
-        "dimensions\n"
-    )
-
-
 def test_a_recipe_is_not_ok_whose_model_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     write("NonZero")
     assert main(["check", "net.yaml"]) == 0

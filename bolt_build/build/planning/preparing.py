@@ -57,7 +57,7 @@ class Preparer:
             raise BoltError(toolchain.diagnostics(), ExitCode.TOOL_MISSING)
         found = self._question(spec, toolchain)
         slow: tuple[str, ...] = ()
-        warned: tuple[Diagnostic, ...] = ()
+        lost: tuple[Diagnostic, ...] = ()
         if self.locked:
             found.lock.check_there()
         if found.current and found.known is not None:
@@ -72,7 +72,7 @@ class Preparer:
             target = _tasks_of(found, planned)
             target = replace(target, planning=time.monotonic() - began)
             slow = tuple(f"{self.recipe.name}/{spec.name}: {each}" for each in target.notes)
-            warned = _plan_warnings(self.recipe, spec, found.target, planned)
+            lost = _unmatched_layers(self.recipe, spec, planned)
         else:
             target = _tasks_of(found, None)
         if self.locked:
@@ -80,7 +80,7 @@ class Preparer:
         return replace(
             target, kernels=found.lock.source(found.use, found.tools),
             notes=(*found.damage, *found.lock.notes, *slow),
-            warnings=(*rival(found.directory, self.recipe), *warned, *found.lock.warnings(found.use, found.tools)),
+            warnings=(*rival(found.directory, self.recipe), *lost, *found.lock.warnings(found.use, found.tools)),
         )  # fmt: skip
 
     def is_current(self, spec: TargetSpec) -> bool:
@@ -180,11 +180,11 @@ def _tasks_of(asked: Question, planned: PlannedEngine | None) -> PreparedTarget:
     return tasks_of(asked, planned)
 
 
-def _plan_warnings(recipe: Recipe, spec: TargetSpec, target: Target, planned: PlannedEngine) -> tuple[Diagnostic, ...]:
+def _unmatched_layers(recipe: Recipe, spec: TargetSpec, planned: PlannedEngine) -> tuple[Diagnostic, ...]:
     # It loads the graph, NumPy with it: a build that finds nothing changed needs neither.
-    from bolt_build.build.planning.plan_warnings import plan_warnings
+    from bolt_build.build.planning.unmatched_layers import unmatched_layers
 
-    return plan_warnings(recipe, spec, target, planned)
+    return unmatched_layers(recipe, spec, planned)
 
 
 def _damaged(plan: PlanFile, directory: TargetDirectory) -> tuple[str, ...]:
