@@ -155,7 +155,13 @@ class _Padding(Padded):
             first, small, equal_nan=large.dtype.kind == "f"
         ):
             raise PaddingReaches(f"reads '{name}', a constant that depends on it")
-        return {stride(large.shape, axis): self._constant_tail(large, axes, axis) for axis in axes}
+        return {self._constant_step(large.shape, axis): self._constant_tail(large, axes, axis) for axis in axes}
+
+    def _constant_step(self, shape: tuple[int, ...], axis: int) -> int:
+        """Elements between one position and the next. That of fewer positions is the beginning of the constant, so
+        along an axis with several elements for each position these lie together, as heads of an image do."""
+        several, left = divmod(shape[axis], self.extent)
+        return stride(shape, axis) * (1 if left else several)
 
     def _constant_tail(self, array: Array, axes: tuple[int, ...], axis: int) -> Tail:
         """What a constant has behind the real part of `axis`, where it is real along the other one: of a triangle one

@@ -31,7 +31,8 @@ def padded_dims(graphs: Sequence[Graph], recognised: Recogniser) -> PaddedDims:
     """What of an engine's sizes is padded. `graphs` are the engine's, as imported.
 
     Of each dimension the two with the largest extents are compared. Where padding reaches the rest in these graphs,
-    they are compared once more with attention that may count its keys.
+    they are compared once more behind the passes up to that which recognises attention, which may count its keys where
+    the dimension is not the batch.
     """
     by_sizes = {sizes_of(graph): graph for graph in graphs}
     if len(by_sizes) < 2:
@@ -104,8 +105,8 @@ def _padded(
         return PaddedDim(name, (), ALONE), ()
     *_, small, large = sorted(along)
     found = padded_ports(along[small], along[large])
-    if isinstance(found, str) and which > 0:
-        found = padded_ports(recognised(along[small]), recognised(along[large]), counts=True)
+    if isinstance(found, str):
+        found = padded_ports(recognised(along[small]), recognised(along[large]), counts=which > 0)
     if isinstance(found, str):
         return PaddedDim(name, (), found), ()
     return PaddedDim(name, found.axes, counted=len(found.counted)), found.counted

@@ -11,6 +11,7 @@ import pytest
 from graph_models import model, node, saved, tensor
 from length_models import VOCABULARY, encoder
 from onnx import TensorProto
+from planner_checks import graph
 
 from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.onnx_import import load_model
@@ -290,3 +291,48 @@ def test_masks_as_exporters_write_them(name: str, tmp_path: Path) -> None:
     }  # fmt: skip
     inputs = [tensor("x", ["N", "sequence", 4]), tensor("mask", ["N", "sequence"], TensorProto.INT64)]
     agrees(tmp_path, model(lines, inputs, constants=constants))
+
+
+def test_heads_are_turned_by_the_angles_of_their_own_rows() -> None:
+    text = """
+        graph g batch=1 (%x: f32[1,{n},16], %c: f32[{n},1,4], %s: f32[1,{n},1,4]) -> (%y) {{
+          %y = head_rows(%x, %c, %s) heads=2 rotary=true // "turn"
+        }}"""
+    small, large = (graph(text.format(n=n)) for n in (SMALL, LARGE))
+    ports = padded_ports(small, large)
+    assert isinstance(ports, PaddedPorts), ports
+    axes = dict(ports.axes)
+    assert axes == {"x": (1,), "c": (0,), "s": (1,), "y": (1,)}
+    given = feeds(small, 3)
+    longer = {name: padded(array, axes[name], LARGE) for name, array in given.items()}
+    np.testing.assert_array_equal(evaluate(large, longer)["y"][:, :SMALL], evaluate(small, given)["y"])
+
+
+def test_heads_are_not_padded() -> None:
+    text = """
+        graph g batch=1 (%x: f32[1,5,{width}], %c: f32[5,{n},4]) -> (%y) {{
+          %y = head_rows(%x, %c, %c) heads={n} rotary=true // "turn"
+        }}"""
+    small, large = (graph(text.format(n=n, width=8 * n)) for n in (2, 3))
+    assert isinstance(padded_ports(small, large), str)
+
+
+def test_a_constant_of_several_rows_an_image_is_padded_by_images(tmp_path: Path) -> None:
+    """As DeBERTa repeats its positions for the heads of every sentence."""
+    nodes = [
+        node("Shape", "x", "shape"), node("Gather", "shape zero", "batch", axis=0),
+        node("Unsqueeze", "batch zero", "many"), node("Concat", "many one", "often", axis=0),
+        node("Tile", "places often", "all"), node("Reshape", "x flat", "rows"), node("Add", "rows all", "moved"),
+        node("Reshape", "moved back", "y"),
+    ]  # fmt: skip
+    constants = {
+        "zero": np.asarray(0, np.int64), "one": np.asarray([1], np.int64), "flat": np.asarray([-1, 6], np.int64),
+        "back": np.asarray([-1, 3, 6], np.int64), "places": np.arange(18, dtype=np.float32).reshape(3, 6),
+    }  # fmt: skip
+    loaded = load_model(saved(tmp_path, model(nodes, [tensor("x", ["N", 3, 6])], ["y"], constants, opset=17)))
+    small, large = (loaded.bind(batch, (), ()) for batch in (2, 5))
+    ports = padded_ports(small, large)
+    assert isinstance(ports, PaddedPorts), ports
+    given = feeds(small, 1)
+    found = evaluate(large, {"x": padded(given["x"], (0,), 5)})["y"][:2]
+    np.testing.assert_array_equal(found, evaluate(small, given)["y"])

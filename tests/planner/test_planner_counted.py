@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
-from graph_models import node, saved
+from graph_models import model, node, saved, tensor
 from length_models import encoder
 from planner_fakes import POLICY, recipe
 
@@ -104,3 +105,54 @@ def test_kernels_ask_the_run(tmp_path: Path, name: str, precision: str, family: 
 def test_attention_that_counts_nothing_is_what_it_was() -> None:
     assert "counted" not in encode(Attention(2, 2, 0.25))
     assert encode(Attention(2, 2, 0.25, counted=1))["counted"] == 1
+
+
+def looked_up(turned: bool = False) -> onnx.ModelProto:
+    """Rows times a mask that is looked up place by place, as torch writes `mask[batch, position]`; of the images the
+    other way round if `turned`."""
+    order = [node("Sub", "last images", "backwards"), node("Mul", "backwards length", "first")]
+    nodes = [
+        node("Shape", "mask", "shape"), node("Gather", "shape zero", "batch", axis=0),
+        node("Gather", "shape one", "length", axis=0),
+        node("Range", "zero batch one", "images"), node("Range", "zero length one", "places"),
+        node("Sub", "batch one", "last"), *(order if turned else [node("Mul", "images length", "first")]),
+        node("Unsqueeze", "first axis", "rows"), node("Add", "rows places", "at"),
+        node("Reshape", "mask all", "flat"), node("Gather", "flat at", "seen", axis=0),
+        node("Unsqueeze", "seen behind", "column"), node("Mul", "x column", "y", "weigh"),
+    ]  # fmt: skip
+    constants = {
+        "zero": np.asarray(0, np.int64), "one": np.asarray(1, np.int64), "axis": np.asarray([1], np.int64),
+        "all": np.asarray([-1], np.int64), "behind": np.asarray([2], np.int64),
+    }  # fmt: skip
+    return model(nodes, [tensor("x", ["N", 6, 8]), tensor("mask", ["N", 6])], ["y"], constants, opset=17)
+
+
+def of_batches(folder: Path, proto: onnx.ModelProto) -> PaddedDims:
+    loaded = load_model(saved(folder, proto))
+    return padded_dims([loaded.bind(batch, (), ()) for batch in (2, 5)], lambda graph: recognised(graph, POLICY))
+
+
+def test_a_mask_that_is_looked_up_in_its_own_order_pads_images(tmp_path: Path) -> None:
+    (batch,) = of_batches(tmp_path, looked_up()).dims
+    assert (batch.name, batch.refused, batch.counted) == ("batch", "", 0)
+    assert dict(batch.axes) == {"x": (0,), "mask": (0,), "y": (0,)}
+
+
+def test_images_that_are_looked_up_from_the_end_do_not_pad(tmp_path: Path) -> None:
+    (batch,) = of_batches(tmp_path, looked_up(turned=True)).dims
+    assert "depends on it" in batch.refused or "looks up other positions" in batch.refused
+
+
+def test_images_are_never_counted(tmp_path: Path) -> None:
+    proto = model(
+        [
+            node("Reshape", "x rows", "q"), node("Transpose", "q", "k", perm=[0, 2, 1]),
+            node("MatMul", "q k", "scores"), node("Softmax", "scores", "shares", axis=2),
+            node("MatMul", "shares q", "mixed"), node("Reshape", "mixed back", "y"),
+        ],
+        [tensor("x", ["N", 4, 8])], ["y"],
+        {"rows": np.asarray([1, -1, 8], np.int64), "back": np.asarray([-1, 4, 8], np.int64)}, opset=17,
+    )  # fmt: skip
+    found = of_batches(tmp_path, proto)
+    assert found.counted == ()
+    assert found.dims[0].refused

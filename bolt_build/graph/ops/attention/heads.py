@@ -12,7 +12,7 @@ from bolt_build.graph.arrays import narrowed, widened
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_float
-from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tails
+from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails
 from bolt_build.graph.tail_rules import broadcast_tails
 
 
@@ -141,10 +141,13 @@ class HeadRows(Op):
         return 10 * outputs[0].elements
 
     def tails(self, node: Node, at: Padded) -> Tails:
-        rows = node.inputs[0]
-        if any(at.tails(name) for name in node.inputs[1:]):
-            raise PaddingReaches("scales or turns heads by it")
-        if any(at.axis(rows, step) == 2 for step in at.tails(rows)):
-            raise PaddingReaches("has heads along it")
-        shape = at.shape(node.outputs[0])
-        return {at.moved(rows, step, shape, at.axis(rows, step)): ANYTHING for step in at.tails(rows)}
+        """Each row is scaled and turned by its own numbers."""
+        shape, found = at.shape(node.outputs[0]), dict[int, Tail]()
+        for name in node.inputs:
+            lead = 0 if name == node.inputs[0] else 4 - len(at.shape(name))
+            for step in at.tails(name):
+                axis = at.axis(name, step) + lead
+                if axis > 1:
+                    raise PaddingReaches("has heads or their elements along it")
+                found[at.moved(name, step, shape, axis)] = ANYTHING
+        return found
