@@ -101,6 +101,29 @@ def test_depthwise_convolutions_means_and_gates_keep_parts_apart() -> None:
 
 
 @pytest.mark.parametrize(
+    "staged",
+    [
+        ("conv(%x, %w)", "conv(%x, %w, %z)", "prelu", "12,1,1"),
+        ("conv(%a, %v, %bias)", "conv(%a, %v, %bias, %z)", "mul", "1,12,1,1"),
+        ("concat(%a, %b) axis=1", "concat(%a, %b, %z) axis=1", "mul", "1,24,1,1"),
+        ("reduce(%c) mode=mean axes=[2,3]", "reduce(%c, %z) mode=mean axes=[2,3]", "mul", "24,1,1"),
+    ],
+    ids=["convolution", "depthwise", "concatenation", "mean"],
+)
+def test_a_constant_of_channels_in_an_epilogue_is_padded_with_them(staged: tuple[str, str, str, str]) -> None:
+    plain, reading, function, shape = staged
+    (line,) = (line for line in GHOST.splitlines() if plain in line)
+    node, _, name = line.replace(plain, reading).partition(" //")
+    text = GHOST.replace(line, f"{node} | {function}(%z) //{name}").replace(
+        "const %w", f"const %z: f32[{shape}]\n      const %w", 1
+    )
+    before = graph(text)
+    result = run(PAD_SLICES, before)
+    assert channels(result.graph)["c"] == 32
+    agrees(before, result.graph)
+
+
+@pytest.mark.parametrize(
     ("parts", "reason"),
     [
         ({"reads": "softmax(%g) axis=1"}, "'y' is softmax"),

@@ -250,13 +250,13 @@ def _pad(editor: GraphEditor, places: dict[str, list[int]]) -> None:
         elif isinstance(op, Slice) and given is not None and made is not None:
             begin = given.index(op.begin[1])
             op = replace(op, begin=(op.begin[0], begin, *op.begin[2:]), count=(op.count[0], len(made), *op.count[2:]))
-        elif isinstance(op, Activation | Binary | Pool) and made is not None:
+        if made is not None:
             shape = editor.type(old.outputs[0]).shape
-            axis = [editor.type(name).rank - len(shape) + 1 for name in inputs]
-            inputs = [
-                _spread(editor, name, made, axis[at]) if _is_of_channels(editor, name, shape) else name
-                for at, name in enumerate(inputs)
-            ]
+            staged = {stage.operand for stage in old.epilogue}
+            for at, name in enumerate(inputs):
+                joined = isinstance(op, Activation | Binary | Pool) or at in staged
+                if joined and _is_of_channels(editor, name, shape):
+                    inputs[at] = _spread(editor, name, made, editor.type(name).rank - len(shape) + 1)
         outputs = tuple(names.get(name, name) for name in old.outputs)
         editor.replace(
             old, replace(old, op=op, inputs=tuple(names.get(name, name) for name in inputs), outputs=outputs)
