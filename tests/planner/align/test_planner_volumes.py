@@ -246,6 +246,21 @@ def test_images_that_are_constant_have_no_parts(monkeypatch: pytest.MonkeyPatch)
     assert said(result) == [("c", "declined", "its images are constant")]
 
 
+def test_a_convolution_whose_epilogue_has_a_constant_for_each_image_has_no_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = graph("""
+        graph g batch=5 (%x: f32[5,4,4,4]) -> (%y) {
+          const %w: f32[6,4,3,3]
+          const %n: f32[5,1,1,1]
+          %y = conv(%x, %w, %n) pads_begin=[1,1] pads_end=[1,1] | mul(%n) // "c"
+        }""")
+    monkeypatch.setattr(split_batches, "_MOST", 200)
+    result = run(split_batches.SPLIT_BATCHES, before)
+    assert result.graph == before
+    assert said(result) == [("c", "declined", "a constant of its epilogue has an element for each image")]
+
+
 def test_an_image_beyond_reach_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     before = graph("""
         graph g batch=1 (%x: f32[1,4,4,4]) -> (%y) {

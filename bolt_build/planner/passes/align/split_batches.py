@@ -32,6 +32,9 @@ def _run(graph: Graph) -> PassResult:
         if editor.is_constant(node.inputs[0]):
             journal.declined(node.name, "its images are constant")
             continue
+        if any(_is_of_images(editor, node, stage.operand) for stage in node.epilogue):
+            journal.declined(node.name, "a constant of its epilogue has an element for each image")
+            continue
         if image > _MOST:
             journal.declined(node.name, f"one image alone has {image} elements, kernels reach {_MOST}")
             continue
@@ -39,6 +42,14 @@ def _run(graph: Graph) -> PassResult:
         _split(editor, node, parts)
         journal.did(node.name, "split", f"into {len(parts)} parts of the batch, of less than 2 GiB each")
     return journal.result(editor.finish())
+
+
+def _is_of_images(editor: GraphEditor, node: Node, operand: int | None) -> bool:
+    """Whether a stage joins a constant with elements for each image of the batch."""
+    if operand is None or not editor.is_constant(node.inputs[operand]):
+        return False
+    shape, output = editor.type(node.inputs[operand]).shape, editor.type(node.outputs[0]).shape
+    return len(shape) == len(output) and shape[0] == output[0] > 1
 
 
 def _parts(images: int, most: int) -> list[int]:
