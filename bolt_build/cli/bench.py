@@ -42,8 +42,6 @@ from bolt_build.targets import target_named
 from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.contests import contests_of, plans_of, threads_of
 
-NAME = "bench"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)

@@ -32,8 +32,6 @@ from bolt_build.report.diagnostics import as_json, render
 from bolt_build.report.progress import failure_text, forecast_data, forecast_text, progress, summary_text, total_text
 from bolt_build.schema.recipe import Recipe
 
-NAME = "build"
-
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INVALID, ExitCode.TASK_FAILED, ExitCode.VERIFY_FAILED, ExitCode.LOCK,
     ExitCode.TOOL_MISSING, ExitCode.USAGE, ExitCode.OK,
@@ -70,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Builds all recipes together. Raises BoltError where nothing could be attempted."""
-    return with_outcome_files(args, NAME, lambda log: _run(args, log))
+    return with_outcome_files(args, "build", lambda log: _run(args, log))
 
 
 def _run(args: argparse.Namespace, log: OutcomeLog) -> int:

@@ -24,8 +24,6 @@ from bolt_build.schema.user_settings import read_settings, settings_file
 from bolt_build.tuning.records.database import Records
 from bolt_build.tuning.shared_records import Log
 
-NAME = "cache"
-
 _WORDS = {ENTRIES: "finished tasks", BLOBS: "their contents", **{log.value: "measurements" for log in Log}}
 _RECORDS = "tuning/records.sqlite"
 

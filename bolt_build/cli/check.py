@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     # --model alone plans; editors check recipes as they are typed.
     from bolt_build.workflows.model_check import ModelCheck, PlannedSize
 
-NAME = "check"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
@@ -37,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reports on every recipe, in the order given. Raises BoltError (text) with what is wrong with any of them."""
-    return with_outcome_files(args, NAME, lambda log: _run(args, log))
+    return with_outcome_files(args, "check", lambda log: _run(args, log))
 
 
 def _run(args: argparse.Namespace, log: OutcomeLog) -> int:

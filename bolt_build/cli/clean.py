@@ -17,8 +17,6 @@ from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.schema.recipe import Recipe
 from bolt_build.schema.variants import with_variant
 
-NAME = "clean"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser, needed=False)

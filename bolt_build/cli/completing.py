@@ -12,7 +12,7 @@ from typing import Any
 from bolt_build.cli.common_arguments import OneOf, file_name
 from bolt_build.cli.schema import schema_text
 from bolt_build.cli.verb_parser import VerbParser
-from bolt_build.cli.verbs import VERBS, verb_named
+from bolt_build.cli.verbs import VERBS
 from bolt_build.errors import BoltError
 from bolt_build.schema.load import load_recipe
 from bolt_build.targets import all_targets
@@ -34,7 +34,7 @@ def offer(words: Sequence[str]) -> Offer:
     """What may stand in place of the last of the words behind `bolt-build`, which may be empty."""
     *before, last = words or ("",)
     verb = before[0] if before and before[0] in VERBS else "build"
-    parser = VerbParser(verb_named(verb))
+    parser = VerbParser(verb)
     if before:
         action = parser.option(before[-1])
         if action is not None and action.nargs != 0:
@@ -57,7 +57,7 @@ def _first(verb: str) -> Offer:
         from bolt_build.graph import zoo
 
         return Offer(zoo.names(), files=True)
-    positional = VerbParser(verb_named(verb)).positional()
+    positional = VerbParser(verb).positional()
     if positional is not None and (choices := _choices(positional)):
         return Offer(choices)
     return Offer((), files=positional is not None)

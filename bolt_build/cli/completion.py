@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from bolt_build.cli.common_arguments import one_of
 from bolt_build.errors import ExitCode
 
-NAME = "completion"
-
 _FILES, _WORDS = ":files", ":words"
 
 _BASH = """\

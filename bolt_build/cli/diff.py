@@ -14,8 +14,6 @@ from bolt_build.report.tables import terminal_width
 from bolt_build.workflows.compared import Measure
 from bolt_build.workflows.comparing import compare, regressions
 
-NAME = "diff"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, what in (("before", "A"), ("after", "B")):

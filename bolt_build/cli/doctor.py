@@ -19,8 +19,6 @@ from bolt_build.toolchain.trial import try_cxx
 from bolt_build.wording import suggest
 from bolt_build.workflows.packages import InstalledPackage, installed_packages
 
-NAME = "doctor"
-
 VERIFIER = "onnxruntime"
 """What verification needs beside the targets' own tools."""
 

@@ -29,7 +29,6 @@ from bolt_build.report.progress import progress
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.targets import target_named
 
-NAME = "emulate"
 _LEAST = 0
 """What `--batch least` reads as."""
 
@@ -53,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Begins again with the emulated GPU, then builds. Raises BoltError where nothing could be attempted."""
-    return with_outcome_files(args, NAME, lambda log: _run(args, log))
+    return with_outcome_files(args, "emulate", lambda log: _run(args, log))
 
 
 def _run(args: argparse.Namespace, log: OutcomeLog) -> int:

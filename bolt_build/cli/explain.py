@@ -29,8 +29,6 @@ from bolt_build.report.tables import terminal_width
 from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.workflows.evidence import gather
 
-NAME = "explain"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe(parser)

@@ -30,8 +30,6 @@ from bolt_build.workflows.exploring import ExploreOptions, explore
 if TYPE_CHECKING:
     from bolt_build.workflows.exploring import ExploreResult
 
-NAME = "explore"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)

@@ -30,8 +30,6 @@ from bolt_build.report.pages.engine_charts import graph_groups
 from bolt_build.schema.recipe import Recipe
 from bolt_build.sizes import all_sizes, sizes_of
 
-NAME = "graph"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)

@@ -30,8 +30,6 @@ from bolt_build.workflows.new_recipe import NewRecipe
 from bolt_build.workflows.shipped_locks import shipped_lock
 from bolt_build.workflows.torch_export import export_function, is_function
 
-NAME = "init"
-
 _SCHEMA = "recipe.schema.json"
 _IGNORED = "generated/"
 

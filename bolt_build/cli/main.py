@@ -164,8 +164,8 @@ def _dispatch(words: list[str]) -> int:
             streams.complain(_unknown_verb(first))
             return int(ExitCode.USAGE)
         words = ["build", *words]
-    verb = verb_named(words[0])
-    return verb.run(VerbParser(verb).arguments(words[1:]))
+    verb, *rest = words
+    return verb_named(verb).run(VerbParser(verb).arguments(rest))
 
 
 def _is_no_recipe(word: str) -> bool:

@@ -13,8 +13,6 @@ from bolt_build.report.tables import terminal_width
 from bolt_build.targets import all_targets
 from bolt_build.workflows.operators import operators
 
-NAME = "operators"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

@@ -18,8 +18,6 @@ from bolt_build.workflows.packaging import package
 from bolt_build.workflows.publishing import check_programs, checked_repository, push, sign
 from bolt_build.workflows.wheel import checked_version
 
-NAME = "package"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)

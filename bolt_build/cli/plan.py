@@ -28,8 +28,6 @@ from bolt_build.report.plan import render
 from bolt_build.report.tables import terminal_width
 from bolt_build.sizes import Dims, sizes_of
 
-NAME = "plan"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)

@@ -14,8 +14,6 @@ from bolt_build.report.pages.engine_page import engine_page
 from bolt_build.report.pages.page import check_place
 from bolt_build.workflows.engine_report import report_engines
 
-NAME = "report"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe(parser)

@@ -17,8 +17,6 @@ from bolt_build.report.diagnostics import render
 from bolt_build.schema.recipe import Recipe
 from bolt_build.user_files import shell_word
 
-NAME = "run"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe(parser)

@@ -12,8 +12,6 @@ from bolt_build.schema.editor_schema import editor_schema
 from bolt_build.schema.validate import Schema
 from bolt_build.targets import all_targets
 
-NAME = "schema"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """It takes none."""

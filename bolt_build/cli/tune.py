@@ -28,8 +28,6 @@ from bolt_build.tuning.outcome import TuneResult
 from bolt_build.tuning.restate import restate
 from bolt_build.tuning.run import TuneOptions, tune
 
-NAME = "tune"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipe(parser)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
-from bolt_build.cli.verbs import VERBS, Verb, verb_named
+from bolt_build.cli.verbs import VERBS, verb_named
 from bolt_build.errors import ExitCode
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
@@ -17,10 +17,10 @@ _NEGATIVE_NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
 class VerbParser(argparse.ArgumentParser):
     """Reads the words behind a verb. Options may stand between recipes, and are never abbreviated."""
 
-    def __init__(self, verb: Verb) -> None:
-        super().__init__(prog=f"bolt-build {verb.NAME}", description=VERBS[verb.NAME], allow_abbrev=False)
+    def __init__(self, verb: str) -> None:
+        super().__init__(prog=f"bolt-build {verb}", description=VERBS[verb], allow_abbrev=False)
         self._verb = verb
-        verb.add_arguments(self)
+        verb_named(verb).add_arguments(self)
 
     def arguments(self, words: Sequence[str]) -> argparse.Namespace:
         """The arguments that `words` give. Raises SystemExit (2) where they are wrong, having said all that is."""
@@ -60,7 +60,7 @@ class VerbParser(argparse.ArgumentParser):
         near = difflib.get_close_matches(word, self._option_string_actions, 1, 0.6)
         if near:
             return f"; did you mean '{near[0]}'?"
-        others = [name for name in VERBS if name != self._verb.NAME and VerbParser(verb_named(name)).knows(word)]
+        others = [name for name in VERBS if name != self._verb and VerbParser(name).knows(word)]
         return f": {', '.join(others)} {'has' if len(others) == 1 else 'have'} it" if others else ""
 
     def _refuse(self, complaints: Sequence[str]) -> NoReturn:

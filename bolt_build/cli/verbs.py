@@ -49,9 +49,7 @@ VERBS = {
 
 
 class Verb(Protocol):
-    """What a verb's module offers."""
-
-    NAME: str
+    """What a verb's module offers: its options, and what it does with them. `run` gives the exit code."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 

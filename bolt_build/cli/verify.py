@@ -31,8 +31,6 @@ from bolt_build.workflows.built import BuiltEngine
 from bolt_build.workflows.rebuilding import Rebuilt, rebuild
 from bolt_build.workflows.widening import Widening, widen
 
-NAME = "verify"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recipes(parser)
@@ -57,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.rebuild:
         return _rebuild(args)
-    return with_outcome_files(args, NAME, lambda log: _run(args, log))
+    return with_outcome_files(args, "verify", lambda log: _run(args, log))
 
 
 def _rebuild(args: argparse.Namespace) -> int:

@@ -27,8 +27,6 @@ from bolt_build.report.progress import NotesTo
 from bolt_build.report.why import why_data, why_text
 from bolt_build.schema.variants import split_variant
 
-NAME = "why"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipes", nargs=1, type=file_name, metavar="RECIPE", help="a recipe file, or a folder of them")

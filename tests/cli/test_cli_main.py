@@ -32,10 +32,14 @@ def replace_check(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_is_a_module_of_its_own(name: str) -> None:
     verb = verb_named(name)
-    assert name == verb.NAME
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     assert parser.format_help()
+
+
+def test_every_module_with_a_run_is_a_verb() -> None:
+    modules = (ROOT / "bolt_build/cli").glob("*.py")
+    assert {module.stem for module in modules if "\ndef run(" in module.read_text()} == set(VERBS)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
