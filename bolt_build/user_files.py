@@ -11,7 +11,7 @@ import errno
 import os
 import shlex
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 
@@ -113,6 +113,32 @@ def stands_for_stream(path: Path) -> bool:
     if os.path.realpath(path.parent) == "/dev" or os.path.realpath(path.parent).startswith("/proc/"):
         return True
     return path.exists() and not path.is_file()
+
+
+@contextlib.contextmanager
+def utf8_folder(path: Path) -> Iterator[str]:
+    """The folder `path` under a name that is UTF-8, as libraries want it that take paths as text (onnx, onnxruntime).
+
+    A folder in whose path other bytes stand is reached through a descriptor: its name here holds within the `with`
+    alone, and for this process alone. Raises OSError where there is no such folder.
+    """
+    if is_utf8(str(path)):
+        yield str(path)
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a file's name is: bytes of it that are not come as lone surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def shell_word(path: Path | str) -> str:

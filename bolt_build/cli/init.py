@@ -23,7 +23,7 @@ from bolt_build.schema.recipe import TargetSpec
 from bolt_build.targets import Target, all_targets
 from bolt_build.toolchain import probe
 from bolt_build.toolchain.machine import found_gpus
-from bolt_build.user_files import kind_of, shell_word
+from bolt_build.user_files import is_utf8, kind_of, shell_word
 from bolt_build.wording import many, suggest
 from bolt_build.workflows.model_check import ModelCheck, check_model
 from bolt_build.workflows.new_recipe import NewRecipe
@@ -78,15 +78,6 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.OK)
 
 
-def _is_utf8(name: str) -> bool:
-    """Whether a file's name is: bytes of it that are not come as lone surrogates."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecipe:
     """Raises BoltError where there is no such model, or what is there is none."""
     specs = tuple(TargetSpec(target.name, target.precisions[0]) for target in targets)
@@ -112,7 +103,7 @@ def _new_recipe(args: argparse.Namespace, targets: Sequence[Target]) -> NewRecip
         hint = near or f"an ONNX file, package.module:function, or a model of the zoo: {', '.join(zoo.names())}"
         raise BoltError([Diagnostic("no-such-model", f"there is no model '{args.model}'", hint=hint)])
 
-    if not _is_utf8(str(onnx)):
+    if not is_utf8(str(onnx)):
         hint = "rename it: a recipe is UTF-8 text"
         raise BoltError([Diagnostic("no-such-model", f"no recipe can name '{onnx}': its name is not UTF-8", hint=hint)])
 

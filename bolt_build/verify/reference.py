@@ -18,6 +18,7 @@ from bolt_build.graph.operators import added_operators
 from bolt_build.planner.engine_plan import BatchPlan
 from bolt_build.toolchain.reference_runtime import import_onnxruntime
 from bolt_build.toolchain.wheels import installing
+from bolt_build.user_files import utf8_folder
 from bolt_build.verify.models.known import giving, shape_reads
 from bolt_build.verify.models.named_twice import with_outputs_apart
 from bolt_build.verify.models.piece import Care, Wanted
@@ -241,16 +242,15 @@ class Reference:
         if rewrites < len(_REWRITES):
             levels = self._runtime.GraphOptimizationLevel
             options.graph_optimization_level = getattr(levels, _REWRITES[rewrites])
-        # External data is found beside the file although the session sees only the bytes of the graph.
-        options.add_session_config_entry(
-            "session.model_external_initializers_file_folder_path", str(self._path.resolve().parent)
-        )
         for name, extent in self._dims:
             options.add_free_dimension_override_by_name(name, extent)
         try:
-            return self._runtime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
+            # External data is found beside the file although the session sees only the bytes of the graph.
+            with utf8_folder(self._path.resolve().parent) as folder:
+                options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+                return self._runtime.InferenceSession(
+                    model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+                )
         except Exception as error:  # onnxruntime's exceptions share no base class
             single = without_fp64(model)
             if single is not model and "NOT_IMPLEMENTED" in _text(error):  # it lacks some operators in fp64

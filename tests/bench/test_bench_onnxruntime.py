@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,18 @@ def test_it_computes_what_the_model_means(seed: int, tmp_path: Path) -> None:
     for name, array in found.items():
         np.testing.assert_allclose(array, expected[name], rtol=1e-3, atol=1e-4)
     assert (running.precision, running.form, running.compile_seconds) == ("fp32", "f32 row", None)
+
+
+def test_a_model_may_lie_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"of Latin-1 \xe9")
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(random_model(0).SerializeToString())
+    shape = load_model(folder / "model.onnx").bind(1).type("input").shape
+    running = OnnxruntimePeer().enter(
+        setup_for(folder / "model.onnx", 1), {"input": np.ones(shape, np.float32)}, CpuDevice()
+    )
+    running.run()
+    assert all(np.isfinite(array).all() for array in running.outputs().values())
 
 
 def test_a_text_is_fed_as_integers(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import onnx
@@ -133,6 +134,20 @@ def test_a_model_with_a_fixed_input_is_written_once(place: Place) -> None:
     (place.path / "net.yaml").write_text(FIXED.replace("16000", "8000"))
     assert model_file(checked_recipe(Path("net.yaml")), directory, (), place.said.append).digest != first.digest
     assert len(place.said) == 2
+
+
+def test_weights_of_a_model_that_is_written_may_lie_in_a_folder_whose_name_is_not_utf8(place: Place) -> None:
+    proto = with_a_rate(place.path)
+    convert_model_to_external_data(proto, location="rate.data", size_threshold=0)
+    onnx.save(proto, str(place.path / "rate.onnx"))
+    folder = place.path / os.fsdecode(b"of Latin-1 \xe9")
+    folder.mkdir()
+    for name in ("rate.onnx", "rate.data"):
+        (place.path / name).rename(folder / name)
+    (folder / "net.yaml").write_text(FIXED)
+    recipe = checked_recipe(folder / "net.yaml")
+    written = model_file(recipe, RecipeDirectory(place.path / "out" / recipe.name), (), place.said.append)
+    assert [each.name for each in onnx.load(written.path).graph.initializer] == ["w", "rate"]
 
 
 def test_a_variant_has_the_fixed_inputs_of_its_recipe(place: Place) -> None:

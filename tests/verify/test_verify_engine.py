@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -282,10 +283,13 @@ def test_a_library_that_is_no_engine_is_a_diagnostic(tmp_path: Path, net: Path) 
     assert caught.value.diagnostics[0].message.startswith("the engine does not load: ")
 
 
-def test_external_data_is_found_beside_the_model(net: Path, tmp_path: Path) -> None:
-    path = tmp_path / "external.onnx"
-    onnx.save(onnx.load(net), path, save_as_external_data=True, size_threshold=0)
-    assert verify(path, batches=(1,)).ok
+@pytest.mark.parametrize("name", [b"of UTF-8", b"of Latin-1 \xe9"])
+def test_external_data_is_found_beside_the_model(net: Path, tmp_path: Path, name: bytes) -> None:
+    written, folder = tmp_path / "written", tmp_path / os.fsdecode(name)
+    written.mkdir()
+    onnx.save(onnx.load(net), written / "external.onnx", save_as_external_data=True, size_threshold=0)
+    written.rename(folder)
+    assert verify(folder / "external.onnx", batches=(1,)).ok
 
 
 def test_a_symbolic_extent_is_bound_for_the_reference_too(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from bolt_build.bench.contestant import Contestant, PeerFailed, PeerMissing, Set
 from bolt_build.bench.device import Buffer, Device
 from bolt_build.graph.ir import Array
 from bolt_build.toolchain.reference_runtime import import_onnxruntime
+from bolt_build.user_files import utf8_folder
 
 _CUDA = "CUDAExecutionProvider"
 _PRECISIONS = {np.float32: "fp32", np.float16: "fp16", np.float64: "fp64"}
@@ -100,7 +102,9 @@ def _session(setup: Setup, stream: int) -> Any:
     providers: list[Any] = ["CPUExecutionProvider"]
     if setup.where == "cuda":
         providers.insert(0, (_CUDA, {"device_id": "0", "user_compute_stream": str(stream)}))
-    session = runtime.InferenceSession(setup.model, options, providers=providers)
+    model = Path(setup.model)
+    with utf8_folder(model.parent) as folder:
+        session = runtime.InferenceSession(f"{folder}/{model.name}", options, providers=providers)
     if setup.where == "cuda" and _CUDA not in session.get_providers():
         raise PeerFailed("onnxruntime does not load its kernels for CUDA, and would have run on the CPU")
     return session

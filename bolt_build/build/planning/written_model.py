@@ -21,6 +21,7 @@ from bolt_build.digest import UNSAID, canonical_json, decode, digest, encode
 from bolt_build.errors import BoltError, Diagnostic
 from bolt_build.plugins import Offer
 from bolt_build.schema.recipe import Recipe
+from bolt_build.user_files import utf8_folder
 from bolt_build.wording import listed
 
 if TYPE_CHECKING:
@@ -190,13 +191,18 @@ def _load_model(recipe: Recipe) -> ModelProto:
     """The recipe's own ONNX file, with its external data. Raises BoltError where the importer would not take it."""
     # It takes 0.2 s to import: models that are there already need it not.
     import onnx
+    from onnx.external_data_helper import load_external_data_for_model
 
     from bolt_build.graph.onnx_import import load_model
 
     assert recipe.model.onnx is not None
+    path = Path(recipe.model.onnx)
     with marked(recipe):
-        load_model(Path(recipe.model.onnx))  # says what is wrong with the file better than onnx does
-    return onnx.load(recipe.model.onnx)
+        load_model(path)  # says what is wrong with the file better than onnx does
+    model = onnx.load(str(path), load_external_data=False)
+    with utf8_folder(path.parent) as folder:
+        load_external_data_for_model(model, folder)
+    return model
 
 
 def _changed(model: ModelProto, recipe: Recipe) -> ModelProto:
