@@ -61,7 +61,7 @@ def test_results_are_the_same(lines: tuple[str, ...]) -> None:
     ("lines", "outputs", "why"),
     [
         (("%z = add(%t, %r)",), "(%z)", "'r' is neither a convolution's result nor moved likewise"),
-        (("%z = tanh(%t)",), "(%z)", None),
+        (("%z = softmax(%t) axis=1",), "(%z)", None),
     ],
 )
 def test_what_gains_nothing_stays(lines: tuple[str, ...], outputs: str, why: str | None) -> None:
@@ -85,3 +85,51 @@ def test_what_others_read_keeps_arithmetic_behind_the_transpose(line: str, outpu
     result = run(MOVE_LATER, before)
     assert result.graph == before
     assert said(result) == [("t", "declined", f"what follows it stays behind it: {why}")]
+
+
+FIRST = "what moves channels, where 'm' can do it"
+
+
+def test_an_activation_is_computed_where_the_product_left_its_rows() -> None:
+    result = run(MOVE_LATER, behind("%z = tanh(%t)"))
+    assert body(result.graph).splitlines()[-2:] == [
+        """%'z.before = tanh(%m)  // "z\"""",
+        """%z = transpose(%'z.before) perm=[0,3,1,2]  // "t\"""",
+    ]
+    assert said(result) == [("z", "computed before", FIRST)]
+
+
+NORMED = """
+    graph g batch=2 (%h: f32[2,20,8]) -> (%z) {
+      const %s: f32[8]
+      const %b: f32[8]
+      %m = norm(%h, %s, %b) statistic=variance axes=[2] epsilon=1e-05 // "m"
+      %t = transpose(%m) perm=[0,2,1] // "t"
+      %r = reshape(%t) shape=[2,8,4,5] // "r"
+      %z = MADE // "z"
+    }"""
+
+
+@pytest.mark.parametrize("activation", ["relu(%r)", "gelu(%r)", "clip(%r) alpha=0.0 beta=6.0"])
+def test_an_activation_goes_in_front_of_all_that_moves_what_a_normalisation_leaves(activation: str) -> None:
+    before = graph(NORMED.replace("MADE", activation))
+    result = run(MOVE_LATER, before)
+    assert [node.op.kind for node in result.graph.nodes] == ["norm", "activation", "transpose", "reshape"]
+    assert said(result) == [("z", "computed before", FIRST)]
+    inputs = random_inputs(before, 0)
+    compare({"z": evaluate(result.graph, inputs)["z"]}, evaluate(before, inputs), 1e-5)
+
+
+@pytest.mark.parametrize(("line", "outputs"), [("%z = relu(%t)", "(%z, %t)"), ("%z = relu(%t)", "(%z, %m)")])
+def test_an_activation_stays_behind_what_others_read(line: str, outputs: str) -> None:
+    before = behind(line, outputs=outputs)
+    assert run(MOVE_LATER, before).graph == before
+
+
+def test_an_activation_behind_moves_of_an_input_stays() -> None:
+    before = graph("""
+        graph g batch=2 (%h: f32[2,4,5,8]) -> (%z) {
+          %t = transpose(%h) perm=[0,3,1,2] // "t"
+          %z = relu(%t) // "z"
+        }""")
+    assert run(MOVE_LATER, before).graph == before

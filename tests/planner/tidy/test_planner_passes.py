@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from planner_checks import body, graph, run, said, same_values
+from planner_checks import body, compare, graph, random_inputs, run, said, same_values
 from planner_fakes import POLICY
 from random_graphs import random_model
 
 from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.reference import evaluate
 from bolt_build.planner.passes.tidy.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.tidy.copies import REMOVE_COPIES
 from bolt_build.planner.passes.tidy.dead import REMOVE_DEAD
@@ -259,6 +260,25 @@ def test_equal_outputs_stay_apart() -> None:
         }""")
     result = run(MERGE_DUPLICATES, before)
     assert said(result) == [("b", "declined", "computes the same as 'a', but 'b' and 'a' are both graph outputs")]
+
+
+@pytest.mark.parametrize("keeps", ["true", "false"])
+def test_a_reduction_that_keeps_its_axes_and_one_that_does_not_are_one(keeps: str) -> None:
+    other, shape = ("false", "[2,4]") if keeps == "true" else ("true", "[2,1,4]")
+    before = graph(f"""
+        graph g batch=1 (%x: f32[2,3,4]) -> (%a, %y) {{
+          %a = reduce(%x) mode=mean axes=[1] keepdims={keeps} // "a"
+          %b = reduce(%x) mode=mean axes=[1] keepdims={other} // "b"
+          %c = reduce(%x) mode=max axes=[1] keepdims={keeps} // "c"
+          %d = reshape(%c) shape={shape} // "d"
+          %y = mul(%b, %d) // "y"
+        }}""")
+    result = run(MERGE_DUPLICATES, before)
+    assert f'%b = reshape(%a) shape={shape}  // "b"' in body(result.graph)
+    assert "%c = reduce(%x)" in body(result.graph)
+    assert said(result) == [("b", "merged", "computes the same numbers as 'a'")]
+    inputs = random_inputs(before, 0)
+    compare({"y": evaluate(result.graph, inputs)["y"]}, evaluate(before, inputs), 1e-6)
 
 
 def test_moves_of_moves_merge_and_what_undoes_itself_goes() -> None:

@@ -1,5 +1,8 @@
 """Does arithmetic before the transpose that makes channels the second axis, where a product is in front of it: so it
-can be part of the product. ConvNeXt's blocks end like this: product, transpose, one factor a channel, residual."""
+can be part of the product. ConvNeXt's blocks end like this: product, transpose, one factor a channel, residual.
+
+Activations take any order of elements, so they go in front of all moves behind a product or a normalisation. Models
+that normalise channels last bring them back before the activation, as timm's LayerNormAct2d does."""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from bolt_build.graph.ir import Graph, Node
+from bolt_build.graph.ops.elementwise.activation import Activation
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
-from bolt_build.graph.ops.moves.shape import Transpose
+from bolt_build.graph.ops.moves.shape import Reshape, Transpose
+from bolt_build.graph.ops.norms.norm import Norm
 from bolt_build.graph.ops.products.conv import Conv
 from bolt_build.graph.ops.products.matmul import MatMul
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
@@ -21,6 +26,9 @@ def _run(graph: Graph) -> PassResult:
     for old in editor.nodes():
         node = editor.node(old.name)
         product = None if node is None else editor.producer(node.inputs[0])
+        if node is not None and isinstance(node.op, Activation) and not node.epilogue:
+            _activate_first(editor, journal, node)
+            continue
         if node is None or not _moves_channels(node) or product is None or not isinstance(product.op, MatMul):
             continue
         obstacle = editor.not_private(product.outputs[0], node.outputs[0])
@@ -29,6 +37,34 @@ def _run(graph: Graph) -> PassResult:
         elif any(isinstance(reader.op, Binary) for reader in editor.readers(node.outputs[0])):
             journal.declined(node.name, f"what follows it stays behind it: {obstacle}")
     return journal.result(editor.finish())
+
+
+def _activate_first(editor: GraphEditor, journal: Journal, node: Node) -> None:
+    """Brings an activation in front of the moves that it reads, to the product or the normalisation behind which they
+    stand."""
+    moves, value = list[Node](), node.inputs[0]
+    while editor.not_private(value) is None and (move := editor.producer(value)) is not None:
+        if not isinstance(move.op, Transpose | Reshape) or move.epilogue:
+            break
+        moves.append(move)
+        value = move.inputs[0]
+    if not any(isinstance(move.op, Transpose) for move in moves) or editor.not_private(value) is not None:
+        return
+    source = editor.producer(value)
+    if source is None or not isinstance(source.op, MatMul | Norm):
+        return
+    last = editor.new_value(f"{node.outputs[0]}.before", editor.type(value))
+    behind = [replace(node, inputs=(value,), outputs=(last,))]
+    for move in reversed(moves):
+        made = node.outputs[0]
+        if move is not moves[0]:
+            made = editor.new_value(f"{node.outputs[0]}.before", editor.type(move.outputs[0]))
+        behind.append(replace(move, inputs=(last,), outputs=(made,)))
+        last = made
+    for move in moves:
+        editor.remove(move)
+    editor.replace(node, *behind)
+    journal.did(node.name, "computed before", f"what moves channels, where '{source.name}' can do it")
 
 
 def _moves_channels(node: Node) -> bool:
