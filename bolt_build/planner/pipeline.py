@@ -118,6 +118,7 @@ from bolt_build.planner.passes.tidy.dead import REMOVE_DEAD
 from bolt_build.planner.passes.tidy.duplicates import MERGE_DUPLICATES
 from bolt_build.planner.passes.tidy.expands import BROADCAST
 from bolt_build.planner.passes.tidy.hardmaxes import COMPARE_HARDMAXES
+from bolt_build.planner.passes.tidy.interleaved_scatters import INTERLEAVE_SCATTERS
 from bolt_build.planner.passes.tidy.joined_gathers import JOIN_GATHERS
 from bolt_build.planner.passes.tidy.known_integers import KNOWN_INTEGERS
 from bolt_build.planner.passes.tidy.late_expands import EXPAND_LATE
@@ -143,6 +144,7 @@ PIPELINE: tuple[Pass, ...] = (
     RECOGNISE_SUBSTITUTIONS,  # scatters are slices behind it
     RECOGNISE_SINKHORN,
     RESHAPE_GATHERS,
+    INTERLEAVE_SCATTERS,
     SLICE_SCATTERS,
     SLICE_TUPLES,
     MOVE_PARTS,

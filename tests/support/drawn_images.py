@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -182,6 +183,37 @@ def put(g: Growing) -> str:
     return g.add(ScatterND(g.choose("none", "add")), x, g.constant(index), g.weights(1, *shape[depth:]))
 
 
+def _mostly_all(g: Growing, order: Sequence[int]) -> Sequence[int]:
+    if not g.chance(3):
+        return order
+    return (*order, order[0]) if g.chance() else order[1:]
+
+
+def interleaved(g: Growing) -> str:
+    """Parts of a tensor assigned to every second place or further ones, mostly all of them."""
+    x = g.tensor(3, 4, 2)
+    axis, along, step = g.which(g.rank(x)), g.which(g.rank(x)), g.choose(2, 3)
+    parts = cut(g, x, axis, step)
+    if len({g.shape(part) for part in parts}) > 1 or not all(g.shape(parts[0])):
+        raise Dropped
+    small = g.shape(parts[0])
+    shape = tuple(extent * (step if at == along else 1) for at, extent in enumerate(small))
+    made = g.constant(np.zeros(shape, np.float32))
+    order = g.order(step)
+    for phase in _mostly_all(g, order):
+        runs = [np.arange(phase, extent, step) if at == along else np.arange(extent) for at, extent in enumerate(shape)]
+        if g.chance():
+            index = np.stack(np.meshgrid(*runs, indexing="ij"), axis=-1)
+            made = g.add(ScatterND(), made, g.constant(index.astype(np.int64)), parts[phase])
+            continue
+        turned = (along, *(at for at in range(len(shape)) if at != along))
+        index = runs[along].reshape(-1, 1).astype(np.int64)
+        data, part = (g.add(Transpose(turned), each) for each in (made, parts[phase]))
+        made = g.add(ScatterND(), data, g.constant(index), part)
+        made = g.add(Transpose(tuple(turned.index(at) for at in range(len(shape)))), made)
+    return made
+
+
 def gathered_nd(g: Growing) -> str:
     x = g.tensor()
     depth = 1 + g.which(max(1, g.rank(x)))
@@ -267,5 +299,5 @@ def line_features(g: Growing) -> str:
 
 IMAGES = (
     *[odd_window] * 2, *[residual] * 2, *[any_gate] * 2, *[pixels_shuffled] * 2, slices_joined, *GATHERS, picked, put,
-    gathered_nd, counted, pooled, shared_constant, line_features,
+    interleaved, gathered_nd, counted, pooled, shared_constant, line_features,
 )  # fmt: skip

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bolt_build.graph.ir import Graph, Node
+import numpy as np
+
+from bolt_build.graph.ir import Array, Graph, Node
 from bolt_build.graph.ops.moves.shape import Concat, Slice, Transpose
 from bolt_build.planner.passes.base import Journal, Pass, PassResult
 from bolt_build.planner.rewrite import GraphEditor, joined
@@ -25,6 +27,8 @@ def _run(graph: Graph) -> PassResult:
             continue
         if len(parts.inputs) < 2 or editor.not_private(parts.outputs[0]) is not None:
             continue
+        if all(map(editor.is_constant, parts.inputs)):
+            continue
         added = list[Node]()
         names = [_turned(editor, name, node.op.perm, added) for name in parts.inputs]
         found = tuple(name for name in names if name is not None)
@@ -39,7 +43,12 @@ def _run(graph: Graph) -> PassResult:
 
 
 def _turned(editor: GraphEditor, name: str, perm: tuple[int, ...], added: list[Node]) -> str | None:
-    """What `name` is a transpose of that `perm` undoes; of a slice of one, the slice in the order in front of it."""
+    """What `name` is a transpose of that `perm` undoes; of a slice of one, the slice in the order in front of it. A
+    constant is turned."""
+    array = _constant(editor, name)
+    if array is not None:
+        turned = np.ascontiguousarray(array.transpose(perm))
+        return editor.new_constant(f"{name}.turned", turned, editor.type(name).dtype)
     part, cut = editor.producer(name), None
     if part is not None and isinstance(part.op, Slice) and not part.epilogue:
         part, cut = editor.producer(part.inputs[0]), part
@@ -56,6 +65,15 @@ def _turned(editor: GraphEditor, name: str, perm: tuple[int, ...], added: list[N
     at = editor.free_node_name(f"{cut.name}.turned", {each.name for each in added})
     added.append(Node(at, op, (part.inputs[0],), (value,), covers=cut.covers))
     return value
+
+
+def _constant(editor: GraphEditor, name: str) -> Array | None:
+    """The constant that the value is, or a slice of one: what an assignment leaves of zeros."""
+    cut = editor.producer(name)
+    if cut is None or not isinstance(cut.op, Slice) or cut.epilogue:
+        return editor.constant(name)
+    array = editor.constant(cut.inputs[0])
+    return None if array is None else cut.op.evaluate([array])[0]
 
 
 TURN_PARTS = Pass("turn-parts", _run)
