@@ -86,3 +86,28 @@ def test_other_questions_are_asked_of_the_count(question: str) -> None:
     result = run(ASK_BOOLEANS, before)
     assert said(result) == []
     assert lines(result.graph) == lines(before)
+
+
+@pytest.mark.parametrize("question", ["nan", "inf", "positive_inf"])
+@pytest.mark.parametrize(("given", "asked"), [("f32", "f64"), ("f16", "f32")])
+def test_numbers_are_asked_in_their_own_type(question: str, given: str, asked: str) -> None:
+    result = run(
+        ASK_BOOLEANS,
+        graph(f"""
+        graph g batch=2 (%x: {given}[2,3]) -> (%y) {{
+          %c = cast(%x) to={asked} // "c"
+          %y = ask(%c) question={question} // "y"
+        }}"""),
+    )
+    assert lines(result.graph) == [f"%y = ask(%x) question={question}"]
+    assert said(result) == [("y", "asked", "'x' as it is, which 'c' makes wider")]
+
+
+@pytest.mark.parametrize(("given", "asked"), [("f32", "f16"), ("f16", "bf16"), ("bf16", "f16")])
+def test_numbers_that_become_infinite_in_a_type_are_asked_in_it(given: str, asked: str) -> None:
+    before = graph(f"""
+        graph g batch=2 (%x: {given}[2,3]) -> (%y) {{
+          %c = cast(%x) to={asked} // "c"
+          %y = ask(%c) question=inf // "y"
+        }}""")
+    assert run(ASK_BOOLEANS, before).graph is before

@@ -3,6 +3,9 @@
 Frameworks ask so (`mask.any(-1)`, `mask.all(-1)`), and ONNX's reductions had no booleans for long: exporters write
 booleans as integers of 64 bits, the greatest or the sum of these, and a cast or a comparison behind it. The numbers are
 eight times as many bytes as the booleans.
+
+Numbers that are asked whether they are infinite, or none, are asked in their own type: torch-script makes doubles of
+them first.
 """
 
 from __future__ import annotations
@@ -25,10 +28,18 @@ _NONE = {
 }  # fmt: skip
 """The same whether it is 0."""
 
+_WIDER = {
+    DType.F16: (DType.F32, DType.F64), DType.BF16: (DType.F32, DType.F64), DType.F32: (DType.F64,),
+}  # fmt: skip
+"""Types that have every number of a type."""
+
 
 def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(ASK_BOOLEANS.name)
     for node in editor.nodes():
+        if isinstance(node.op, Ask):
+            _ask_narrow(editor, journal, node)
+            continue
         cast = editor.producer(node.inputs[0]) if isinstance(node.op, Reduce) and not node.epilogue else None
         if cast is None or not isinstance(cast.op, Cast) or cast.epilogue:
             continue
@@ -44,6 +55,19 @@ def _run(graph: Graph) -> PassResult:
             _count(editor, journal, node, node.op, given)
         editor.prune(cast.outputs)
     return journal.result(editor.finish())
+
+
+def _ask_narrow(editor: GraphEditor, journal: Journal, node: Node) -> None:
+    """What is infinite or no number is so in each wider type as well."""
+    cast = editor.producer(node.inputs[0])
+    if cast is None or not isinstance(cast.op, Cast) or cast.epilogue or node.epilogue:
+        return
+    (given,) = cast.inputs
+    if editor.type(cast.outputs[0]).dtype not in _WIDER.get(editor.type(given).dtype, ()):
+        return
+    editor.replace(node, replace(node, inputs=(given,)))
+    editor.prune(cast.outputs)
+    journal.did(node.name, "asked", f"'{given}' as it is, which '{cast.name}' makes wider")
 
 
 def _reduce_first(editor: GraphEditor, node: Node, op: Reduce, given: str) -> None:
