@@ -147,6 +147,39 @@ def casts() -> list[Small]:
     return found
 
 
+def left_open() -> list[Small]:
+    """What ONNX leaves open, as docs/limits.md has it: shifts beyond all bits, NaN and scales of zero."""
+    byte, by = np.asarray([[0x81, 0x81, 0x81, 1, 255]], np.uint8), np.asarray([[1, 7, 8, 64, 255]], np.uint8)
+    left, right = np.asarray([[2, 128, 0, 0, 0]], np.uint8), np.asarray([[0x40, 1, 0, 0, 0]], np.uint8)
+    found = [
+        Small("shift-left", "BitShift", (byte, by), left, (), {"direction": "LEFT"}),
+        Small("shift-right", "BitShift", (byte, by), right, (), {"direction": "RIGHT"}),
+    ]
+    x = np.asarray([[np.nan, np.inf, -np.inf, 0.0, 1.0, -1.0, 1e30]], np.float32)
+    middle, byte_middle = np.asarray(3, np.int8), np.asarray(128, np.uint8)
+    for name, scale, signed, unsigned in (
+        ("zero", 0.0, [3, 127, -128, 3, 127, -128, 127], [128, 255, 0, 128, 255, 0, 255]),
+        ("nan", np.nan, [3] * 7, [128] * 7),
+        ("one", 1.0, [3, 127, -128, 3, 4, 2, 127], [128, 255, 0, 128, 129, 127, 255]),
+    ):
+        by_scale = np.asarray(scale, np.float32)
+        found += [
+            Small(f"quantise-{name}", "QuantizeLinear", (x,), np.asarray([signed], np.int8), (by_scale, middle)),
+            Small(f"quantise-u8-{name}", "QuantizeLinear", (x,), np.asarray([unsigned], np.uint8),
+                  (by_scale, byte_middle)),
+        ]  # fmt: skip
+    stored = np.asarray([[3, 4, -128]], np.int8)
+    for name, scale in (("zero", 0.0), ("nan", np.nan)):
+        real = np.full((1, 3), scale, np.float32)
+        found.append(
+            Small(f"dequantise-{name}", "DequantizeLinear", (stored,), real, (np.asarray(scale, np.float32), middle))
+        )
+    other = np.asarray([[1.0, np.nan, 2.0, np.nan, 0.0, -2.0, np.inf]], np.float32)
+    found += [Small("max-nan", "Max", (x, other), np.maximum(x, other))]
+    found += [Small("min-nan", "Min", (x, other), np.minimum(x, other))]
+    return found
+
+
 def logic() -> list[Small]:
     found = []
     a, b = DRAW.randint(0, 3, (2, 5, 1, 6)), DRAW.randint(0, 3, (5, 4, 6))
@@ -252,7 +285,7 @@ def reductions() -> list[Small]:
 
 @functools.cache
 def smalls() -> list[Small]:
-    return [*arithmetic(), *doubles(), *products(), *casts(), *logic(), *moved(), *reductions()]
+    return [*arithmetic(), *doubles(), *products(), *casts(), *left_open(), *logic(), *moved(), *reductions()]
 
 
 @pytest.fixture(scope="module")
