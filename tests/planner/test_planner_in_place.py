@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from drawn_concatenations import concatenations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_place_plans import HOST, LAST_IO, PITCHING, ROW_IO, STORING, Pitching, Storing, kernels, places, planned, said
@@ -227,46 +228,11 @@ def test_rows_of_another_length_than_the_concatenation_s_are_copied(families: Se
     assert ("batch 1: y", "declined", "'s': stored as rows of 1 elements by 's'") in said(engine)
 
 
-@st.composite
-def movers(draw: st.DrawFn) -> Graph:
-    """Graphs full of concatenations and slices along any axis, with elementwise nodes that may work in place."""
-    shape = (draw(st.sampled_from([1, 1, 2])), *(draw(st.sampled_from([1, 2, 4])) for _ in range(3)))
-    found, lines, read = [("x", shape)], list[str](), set[str]()
-    for index in range(draw(st.integers(2, 10))):
-        name, (source, extents) = f"v{index}", draw(st.sampled_from(found))
-        kind, axis = draw(st.sampled_from(["relu", "concat", "concat", "slice", "reshape"])), draw(st.integers(0, 3))
-        reads = [source]
-        if kind == "concat":
-            alike = [n for n, e in found if all(e[a] == extents[a] for a in range(4) if a != axis)]
-            reads += draw(st.lists(st.sampled_from(alike), min_size=1, max_size=2))
-            total = sum(dict(found)[n][axis] for n in reads)
-            if total > 16:
-                continue
-            result = (*extents[:axis], total, *extents[axis + 1 :])
-            text = f"concat({', '.join('%' + n for n in reads)}) axis={axis}"
-        elif kind == "slice":
-            begin = draw(st.integers(0, extents[axis] - 1))
-            result = (*extents[:axis], draw(st.integers(1, extents[axis] - begin)), *extents[axis + 1 :])
-            at = [begin if a == axis else 0 for a in range(4)]
-            text = f"slice(%{source}) begin={at} count={list(result)} step=[1, 1, 1, 1]"
-        elif kind == "reshape":
-            result = (extents[0], extents[2], extents[1], extents[3])
-            text = f"reshape(%{source}) shape={list(result)}"
-        else:
-            result, text = extents, f"{draw(st.sampled_from(['relu', 'tanh', 'neg']))}(%{source})"
-        lines.append(f"%{name} = {text.replace(', ', ',') if kind != 'concat' else text}")
-        read.update(reads)
-        found.append((name, result))
-    outputs = [name for name, _ in found if name not in read]
-    head = f"graph g batch=1 (%x: f32[{','.join(map(str, shape))}]) -> ({', '.join('%' + n for n in outputs)}) {{"
-    return graph("\n".join([head, *lines, "}"]))
-
-
 FAMILIES: tuple[Sequence[Family], ...] = HOST, (Pitching(),), (Storing(),)
 
 
 @settings(max_examples=100, deadline=None)
-@given(movers(), st.sampled_from([1, 3]), st.sampled_from([ROW_IO, LAST_IO]), st.sampled_from(FAMILIES))
+@given(concatenations(), st.sampled_from([1, 3]), st.sampled_from([ROW_IO, LAST_IO]), st.sampled_from(FAMILIES))
 def test_whatever_lies_within_what_values_stay_right(
     of: Graph, queues: int, io: IoSpec, families: Sequence[Family]
 ) -> None:

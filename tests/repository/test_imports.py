@@ -44,3 +44,14 @@ def test_an_import_without_a_word_is_found() -> None:
         'def f():\n    """F."""\n    import a\n\ndef g():\n    # Slow.\n    import b\n    import c\n\n    import d\n'
     )
     assert list(code_metrics.unexplained(source)) == [3]
+
+
+def test_tests_import_no_tests_of_other_folders() -> None:
+    """Such an import works where all tests run, and fails where their folder runs alone."""
+    found = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node, _ in code_metrics.imports(path.read_bytes()):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            asked = (name for name in names if name.startswith("test_"))
+            found += [f"{path.name}: {name}" for name in asked if not (path.parent / f"{name}.py").exists()]
+    assert found == []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from drawn_concatenations import concatenations
 from hypothesis import given, settings
 from planner_checks import body, graph, run, said, same_values
 from planner_fakes import POLICY
-from test_planner_in_place import movers
 
 from bolt_build.graph.ir import Graph
 from bolt_build.planner.passes.tidy.slices import MERGE_SLICES
@@ -148,7 +148,7 @@ def test_a_split_that_is_put_together_again_is_gone() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(movers())
+@given(concatenations())
 def test_whatever_is_merged_values_stay(before: Graph) -> None:
     run(MERGE_SLICES, before)
     same_values(before, optimize(before, POLICY).graph)
