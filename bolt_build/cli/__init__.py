@@ -1,1 +1,1 @@
-"""The command line: one module a verb, each with NAME, `add_arguments(parser)` and `run(args) -> int`."""
+"""The command line: one module a verb, each with `add_arguments(parser)` and `run(args) -> int` (`cli.verbs`)."""

@@ -122,6 +122,39 @@ def test_an_operator_is_a_file_and_its_kernels(scratch: Scratch) -> None:
     touches(scratch, "operator", "triple")
 
 
+ROW_OF_FUNCTIONS = '    "triple": Function(lambda x, a, b: 3 * x),'
+USE_FUNCTION = """\
+from bolt_build.dtypes import DType
+from bolt_build.families import load
+from bolt_build.families.base import StepExpressions
+from bolt_build.graph.importing import OnnxNode
+from bolt_build.graph.onnx_import import importer_table
+from bolt_build.graph.text import parse_graph
+from bolt_build.targets import target_named
+
+assert importer_table().find(OnnxNode("n", "", "Triple", 1, (), ())) is not None
+graph = parse_graph("graph g batch=1 (%x: f32[2]) -> (%y) {\\n  %y = triple(%x) // \\"y\\"\\n}")
+for name in ("host", "h200"):
+    target = target_named(name)
+    portable = load(target)[-1]
+    (found, *_), _ = portable.propose(graph, graph.nodes[0], target, DType.F32)
+    (candidate,), _ = portable.candidates(found.steps[0].problem, target)
+    code = portable.emit(found.steps[0].problem, candidate, target, StepExpressions(("x",), ("y",), (None,)))
+    print(name, "bolt::portable::Triple{}" in code.call)
+"""
+
+
+def test_an_elementwise_function_is_a_row_its_importer_and_its_functor(scratch: Scratch) -> None:
+    folder = "bolt_build/graph/ops/elementwise"
+    header = "bolt_build/families/portable/include/bolt_portable/functions.h"
+    functor = "struct Triple {\n  BOLT_HD float operator()(float x) const { return 3.0f * x; }\n};"
+    scratch.line(f"{folder}/functions.py", '    "swish":', ROW_OF_FUNCTIONS)
+    scratch.line(f"{folder}/activation.py", '    Importer("Swish"', '    Importer("Triple", (1,), import_plain),')
+    scratch.line(header, "struct Softsign {", functor)
+    assert scratch.run(USE_FUNCTION) == "host True\nh200 True\n"
+    touches(scratch, "elementwise function", "triple")
+
+
 KIND = """\
 from __future__ import annotations
 
@@ -312,6 +345,39 @@ def test_a_recipe_key_is_a_field_and_its_reader(scratch: Scratch) -> None:
         "'policy.padding.greeting' has 11 characters, more than 9", "'greting' is not a key of 'policy.padding'",
     ]  # fmt: skip
     touches(scratch, "recipe key", "greeting")
+
+
+VERB = """\
+from __future__ import annotations
+
+import argparse
+
+from bolt_build.errors import ExitCode
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("whom")
+
+
+def run(args: argparse.Namespace) -> int:
+    print("hello,", args.whom)
+    return int(ExitCode.OK)
+"""
+USE_VERB = """\
+from bolt_build.cli.main import main
+
+assert main(["greet", "world"]) == 0
+main(["--help"])
+"""
+
+
+def test_a_verb_is_a_file_and_a_line(scratch: Scratch) -> None:
+    scratch.add("bolt_build/cli/greet.py", VERB)
+    scratch.line("bolt_build/cli/verbs.py", '    "schema":', '    "greet": "say hello",')
+    said = scratch.run(USE_VERB).splitlines()
+    assert said[0] == "hello, world"
+    assert "  greet       say hello" in said
+    touches(scratch, "verb", "greet")
 
 
 USE_KEYS = """\

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from recipe_complaints import HEAD, complaint_about
 
+from bolt_build.targets import all_targets
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,13 +232,13 @@ found the string 'chanels_last'
     ),
     "unknown target": (
         "bolt: 1\nmodel: {zoo: resnet50}\ntargets: {hots: , tpu: {precision: fp32}}\n",
-        """\
+        f"""\
 recipe.yaml:3:11: error[unknown-target]: unknown target 'hots'
-  3 | targets: {hots: , tpu: {precision: fp32}}
+  3 | targets: {{hots: , tpu: {{precision: fp32}}}}
     |           ^^^^ did you mean 'host'?
 recipe.yaml:3:19: error[unknown-target]: unknown target 'tpu'
-  3 | targets: {hots: , tpu: {precision: fp32}}
-    |                   ^^^ known targets: host, t4, a100, a10, rtx3090, l4, l40s, h100, h200, b200, rtx5090
+  3 | targets: {{hots: , tpu: {{precision: fp32}}}}
+    |                   ^^^ known targets: {", ".join(target.name for target in all_targets())}
 """,
     ),
     "words of other tools": (
