@@ -49,7 +49,7 @@ from bolt_build.planner.passes.images.image_moves import MOVE_IMAGES
 from bolt_build.planner.passes.images.multiply_shuffles import MULTIPLY_SHUFFLES
 from bolt_build.planner.passes.images.pool_volumes import POOL_VOLUMES
 from bolt_build.planner.passes.images.rearrangements import MERGE_REARRANGEMENTS
-from bolt_build.planner.passes.images.resample import RESAMPLE
+from bolt_build.planner.passes.images.resample import RESAMPLE_IMAGES
 from bolt_build.planner.passes.images.spread_parts import SPREAD_PARTS
 from bolt_build.planner.passes.images.stacked_sums import ADD_STACKED
 from bolt_build.planner.passes.images.staged_parts import STAGE_PARTS
@@ -57,7 +57,7 @@ from bolt_build.planner.passes.images.summed_selections import SUM_SELECTIONS
 from bolt_build.planner.passes.images.turned_images import TURN_IMAGES
 from bolt_build.planner.passes.images.volumes import FLATTEN_VOLUMES
 from bolt_build.planner.passes.images.weighed_windows import WEIGH_WINDOWS
-from bolt_build.planner.passes.images.whole_windows import REDUCE_WHOLE
+from bolt_build.planner.passes.images.whole_windows import REDUCE_WHOLE_WINDOWS
 from bolt_build.planner.passes.quantised.fake_quantise import FAKE_QUANTISE
 from bolt_build.planner.passes.quantised.map_integers import MAP_INTEGERS
 from bolt_build.planner.passes.quantised.move_integers import MOVE_INTEGERS
@@ -88,8 +88,8 @@ from bolt_build.planner.passes.rows.early_rows import SELECT_EARLY
 from bolt_build.planner.passes.rows.few_rows import SHARE_FEW_ROWS
 from bolt_build.planner.passes.rows.gate_columns import GATE_COLUMNS
 from bolt_build.planner.passes.rows.gather_rows import GATHER_ROWS
-from bolt_build.planner.passes.rows.latent_keys import LATENT_KEYS
-from bolt_build.planner.passes.rows.later_heads import LATER_HEADS
+from bolt_build.planner.passes.rows.latent_keys import JOIN_LATENT_KEYS
+from bolt_build.planner.passes.rows.later_heads import MOVE_HEADS_LATER
 from bolt_build.planner.passes.rows.mask_blocks import MASK_BLOCKS
 from bolt_build.planner.passes.rows.masks_apart import MASKS_APART
 from bolt_build.planner.passes.rows.mix_heads import MIX_HEADS
@@ -110,7 +110,7 @@ from bolt_build.planner.passes.rows.split_depths import SPLIT_DEPTHS
 from bolt_build.planner.passes.rows.spread_columns import SPREAD_COLUMNS
 from bolt_build.planner.passes.rows.turned_rows import TURN_ROWS
 from bolt_build.planner.passes.rows.unsorted_rows import UNSORTED_ROWS
-from bolt_build.planner.passes.rows.wide_heads import WIDE_HEADS
+from bolt_build.planner.passes.rows.wide_heads import MULTIPLY_WIDE_HEADS
 from bolt_build.planner.passes.tidy.asked_booleans import ASK_BOOLEANS
 from bolt_build.planner.passes.tidy.constants import FOLD_CONSTANTS
 from bolt_build.planner.passes.tidy.copies import REMOVE_COPIES
@@ -172,7 +172,7 @@ PIPELINE: tuple[Pass, ...] = (
     MOVE_INTEGERS,  # where no pair becomes one step of real numbers
     FOLD_PADS,
     FOLD_CROPS,  # pads are in convolutions now
-    REDUCE_WHOLE,  # pads are in poolings now
+    REDUCE_WHOLE_WINDOWS,  # pads are in poolings now
     RECOGNISE_ACTIVATIONS,  # before their numbers are folded into weights
     RECOGNISE_NORMS,  # likewise
     RECOGNISE_GROUP_NORMS,
@@ -191,7 +191,7 @@ PIPELINE: tuple[Pass, ...] = (
     MASKS_BY_DISTANCE,  # they are constants now
     MERGE_MOVES,  # what moves its rows, with what is around it
     REMOVE_COPIES,
-    LATENT_KEYS,  # their moves are what attention asked for
+    JOIN_LATENT_KEYS,  # their moves are what attention asked for
     TURN_IMAGES,  # activations and normalisations are recognised by their last axis
     FOLD_PADS,  # in front of the transposes that are gone
     NORM_EARLY,  # to where it is folded
@@ -217,7 +217,7 @@ PIPELINE: tuple[Pass, ...] = (
     MULTIPLY_COLUMNS,  # of parts that are one column
     GATE_BRANCHES,  # sums over stacks are sums of branches now
     MULTIPLY_PATCHES,  # likewise
-    LATER_HEADS,  # attention has taken the moves that it can
+    MOVE_HEADS_LATER,  # attention has taken the moves that it can
     CARRY_CHOICES,  # likewise
     CARRY_MOVES,  # biases between them are part of products now
     TURN_ROWS,  # moves that undo each other are gone
@@ -239,7 +239,7 @@ PIPELINE: tuple[Pass, ...] = (
     MASK_BLOCKS,  # no pass looks for what attention reads any more
     SHARE_KEYS,  # no pass looks for heads of queries any more
     SINGLE_ROWS,  # heads that share keys are queries now
-    WIDE_HEADS,  # queries, keys and values are packed where they can be
+    MULTIPLY_WIDE_HEADS,  # queries, keys and values are packed where they can be
     MIX_HEADS,  # no attention has taken them
     WEIGH_WINDOWS,  # unfolded images are one gather each
     MULTIPLY_WINDOWS,  # weights have taken what they can
@@ -250,7 +250,7 @@ PIPELINE: tuple[Pass, ...] = (
     MERGE_REARRANGEMENTS,  # attention and its rows are out of its way
     MOVE_IMAGES,  # those between images are one movement already
     MULTIPLY_INTEGERS,  # biases are part of products, and images lie as they will
-    RESAMPLE,  # no gather is looked for any more
+    RESAMPLE_IMAGES,  # no gather is looked for any more
     RECOGNISE_SQUARES,  # no formula is looked for any more
     ADD_TO_IMAGES,  # sums of rows were looked for in front of it
     FUSE_EPILOGUES,

@@ -7,7 +7,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.images.resample import RESAMPLE, beginnings
+from bolt_build.planner.passes.images.resample import RESAMPLE_IMAGES, beginnings
 from bolt_build.planner.pipeline import PIPELINE
 from bolt_build.targets import HOST, target_named
 
@@ -34,7 +34,7 @@ def images(*statements: str, places: str = TWICE, outputs: str = "%y", x: str = 
 
 
 def test_two_axes_are_one_step() -> None:
-    result = run(RESAMPLE, images(*ALONG.values()))
+    result = run(RESAMPLE_IMAGES, images(*ALONG.values()))
     assert body(result.graph) == (
         '%y = resample(%x, %\'a.first, %weights, %\'y.first, %weights) axes=[2,3] @y  // "a", "y"'
     )
@@ -46,20 +46,20 @@ def test_two_axes_are_one_step() -> None:
 
 def test_whichever_comes_first() -> None:
     wide = images(ALONG[3].replace("%a", "%x").replace("%y", "%b"), ALONG[2].replace("%x", "%b").replace("%a", "%y"))
-    (node,) = run(RESAMPLE, wide).graph.nodes
+    (node,) = run(RESAMPLE_IMAGES, wide).graph.nodes
     assert node.inputs[0] == "x"
     assert node.op.kind == "resample"
 
 
 def test_one_axis_is_a_step_too() -> None:
-    result = run(RESAMPLE, images(ALONG[2], outputs="%a"))
+    result = run(RESAMPLE_IMAGES, images(ALONG[2], outputs="%a"))
     assert [node.op.kind for node in result.graph.nodes] == ["resample"]
     assert said(result) == [("a", "resampled along axis 2", "rows are interpolated as they are read")]
 
 
 @pytest.mark.parametrize("statements", [tuple(ALONG.values()), NEAREST], ids=["linear", "nearest"])
 def test_tables_ascend_as_tuning_has_them(statements: tuple[str, ...]) -> None:
-    found = run(RESAMPLE, images(*statements)).graph
+    found = run(RESAMPLE_IMAGES, images(*statements)).graph
     (node,) = found.nodes
     bounds = node.op.ascending([found.type(name) for name in node.inputs])
     assert list(bounds) == [1, 3]
@@ -71,7 +71,7 @@ def test_tables_ascend_as_tuning_has_them(statements: tuple[str, ...]) -> None:
 
 
 def test_interpolations_that_stay_have_tables_from_edge_to_edge() -> None:
-    found = run(RESAMPLE, images(ALONG[2], outputs="%a", places=WIDE)).graph
+    found = run(RESAMPLE_IMAGES, images(ALONG[2], outputs="%a", places=WIDE)).graph
     (node,) = found.nodes
     places = found.constant("places")
     assert places is not None
@@ -80,12 +80,12 @@ def test_interpolations_that_stay_have_tables_from_edge_to_edge() -> None:
 
 def test_volumes_are_two_steps_of_which_the_second_has_the_last_axes() -> None:
     last = '%z = interpolate(%y, %places, %weights) axis=4 // "z"'
-    result = run(RESAMPLE, images(*ALONG.values(), last, outputs="%z", x="[2,4,3,3,3]"))
+    result = run(RESAMPLE_IMAGES, images(*ALONG.values(), last, outputs="%z", x="[2,4,3,3,3]"))
     assert [text.split("axes=")[1].split(" ")[0] for text in body(result.graph).splitlines()] == ["[2]", "[3,4]"]
 
 
 def test_the_nearest_pixels_are_one_neighbour_each() -> None:
-    result = run(RESAMPLE, images(*NEAREST))
+    result = run(RESAMPLE_IMAGES, images(*NEAREST))
     assert [node.op.kind for node in result.graph.nodes] == ["resample"]
     weights = result.graph.constant("y.weights")
     assert weights is not None
@@ -103,13 +103,13 @@ def test_the_nearest_pixels_are_one_neighbour_each() -> None:
 )
 def test_other_gathers_stay(statements: tuple[str, ...]) -> None:
     x = "[2,4,3,3]" if "axis=1" not in statements[1] else "[2,3,3,3]"
-    result = run(RESAMPLE, images(*statements, x=x))
+    result = run(RESAMPLE_IMAGES, images(*statements, x=x))
     assert {node.op.kind for node in result.graph.nodes} == {"gather"}
     assert said(result) == []
 
 
 def test_what_is_read_between_the_axes_stays_between_two_steps() -> None:
-    result = run(RESAMPLE, images(*ALONG.values(), outputs="%a, %y"))
+    result = run(RESAMPLE_IMAGES, images(*ALONG.values(), outputs="%a, %y"))
     assert [node.op.kind for node in result.graph.nodes] == ["resample", "resample"]
     assert said(result)[0] == ("y", "declined", "'a' is a graph output")
 
@@ -122,7 +122,7 @@ def test_what_is_read_between_the_axes_stays_between_two_steps() -> None:
     ],
 )
 def test_tables_that_no_kernel_takes_stay_with_the_reason(places: str, reason: str) -> None:
-    result = run(RESAMPLE, images(ALONG[2], outputs="%a", places=places))
+    result = run(RESAMPLE_IMAGES, images(ALONG[2], outputs="%a", places=places))
     assert [node.op.kind for node in result.graph.nodes] == ["interpolate"]
     assert said(result) == [("a", "declined", reason)]
 
@@ -139,6 +139,6 @@ def test_beginnings_are_those_of_neighbours_with_the_edges_going_on() -> None:
 
 
 def test_hosts_interpolate_one_axis_after_the_other() -> None:
-    (each,) = [each for each in PIPELINE if each.name == RESAMPLE.name]
+    (each,) = [each for each in PIPELINE if each.name == RESAMPLE_IMAGES.name]
     assert each.pays_on is not None
     assert [each.pays_on(target, "fp16") for target in (HOST, target_named("t4"))] == [False, True]

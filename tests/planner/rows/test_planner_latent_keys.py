@@ -7,7 +7,7 @@ import pytest
 from planner_checks import body, graph, run, said
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.rows.latent_keys import LATENT_KEYS
+from bolt_build.planner.passes.rows.latent_keys import JOIN_LATENT_KEYS
 from bolt_build.targets import target_named
 
 BESIDE = """
@@ -44,7 +44,7 @@ def latent(
     ("order", "ahead", "values"), [("%own, %all", False, ""), ("%all, %own", True, ""), ("%own, %all", False, BESIDE)]
 )  # fmt: skip
 def test_shared_elements_are_columns_of_the_product(order: str, values: str, *, ahead: bool) -> None:
-    result = run(LATENT_KEYS, latent(order, values))
+    result = run(JOIN_LATENT_KEYS, latent(order, values))
     reason = "2 elements of keys that all heads share are columns of 'm'"
     assert said(result) == [("y", "made one product of keys and values", reason)]
     assert [line.split("  //")[0].split(" @")[0] for line in body(result.graph).splitlines()] == [
@@ -68,12 +68,12 @@ def test_shared_elements_are_columns_of_the_product(order: str, values: str, *, 
     ids=["values of another tensor", "elements that heads do not share"],
 )  # fmt: skip
 def test_others_stay(before: Graph) -> None:
-    assert run(LATENT_KEYS, before).graph is before
+    assert run(JOIN_LATENT_KEYS, before).graph is before
 
 
 def test_it_is_for_matrix_instructions_of_half_precision() -> None:
     """The identity costs products, which take less time there than moves."""
-    assert LATENT_KEYS.pays_on is not None
-    assert LATENT_KEYS.pays_on(target_named("h200"), "bf16")
-    assert not LATENT_KEYS.pays_on(target_named("h200"), "fp32")
-    assert not LATENT_KEYS.pays_on(target_named("host"), "fp32")
+    assert JOIN_LATENT_KEYS.pays_on is not None
+    assert JOIN_LATENT_KEYS.pays_on(target_named("h200"), "bf16")
+    assert not JOIN_LATENT_KEYS.pays_on(target_named("h200"), "fp32")
+    assert not JOIN_LATENT_KEYS.pays_on(target_named("host"), "fp32")

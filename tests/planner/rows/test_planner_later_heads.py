@@ -6,7 +6,7 @@ import pytest
 from planner_checks import body, graph, run, said, same_values
 
 from bolt_build.graph.ir import Graph
-from bolt_build.planner.passes.rows.later_heads import LATER_HEADS
+from bolt_build.planner.passes.rows.later_heads import MOVE_HEADS_LATER
 
 MOVED = """
     graph g batch=2 (%x: f32[2,5,3,4], %z: f32[2,5,3,4], %f: f32[{factor}], %s: f32[4]) -> (%y{more}) {{
@@ -37,7 +37,7 @@ def moved(
 )
 def test_rows_are_computed_before_they_are_moved(node: str) -> None:
     before = moved(node)
-    result = run(LATER_HEADS, before)
+    result = run(MOVE_HEADS_LATER, before)
     same_values(before, result.graph)
     assert said(result) == [("n", "computed first", "'t' moves what it leaves")]
     own, move = (next(x for x in result.graph.nodes if x.name == name) for name in ("n", "n.moved"))
@@ -48,13 +48,13 @@ def test_rows_are_computed_before_they_are_moved(node: str) -> None:
 @pytest.mark.parametrize("scale", ["", "1", "1,1,1,4"])
 def test_a_scale_may_have_any_rank(scale: str) -> None:
     before = moved("norm(%t, %f) statistic=rms axes=[3] epsilon=1e-05", scale)
-    assert said(run(LATER_HEADS, before)) == [("n", "computed first", "'t' moves what it leaves")]
+    assert said(run(MOVE_HEADS_LATER, before)) == [("n", "computed first", "'t' moves what it leaves")]
 
 
 @pytest.mark.parametrize(("factor", "expected"), [("2,3,1,1", "2,1,3,1"), ("5,1", "5,1,1"), ("4", "4"), ("1", "1")])
 def test_what_broadcasts_is_turned(factor: str, expected: str) -> None:
     before = moved("mul(%t, %f)", factor)
-    after = run(LATER_HEADS, before).graph
+    after = run(MOVE_HEADS_LATER, before).graph
     same_values(before, after)
     (product,) = (x for x in after.nodes if x.op.kind == "binary")
     shape = after.type(product.inputs[1]).shape
@@ -73,7 +73,7 @@ def test_what_broadcasts_is_turned(factor: str, expected: str) -> None:
     ids=["elements are moved", "read elsewhere", "across rows", "as large", "several axes"],
 )
 def test_others_stay(before: Graph) -> None:
-    assert run(LATER_HEADS, before).graph == before
+    assert run(MOVE_HEADS_LATER, before).graph == before
 
 
 PRODUCT = """
@@ -86,7 +86,7 @@ PRODUCT = """
 
 def test_what_a_product_of_two_tensors_leaves_is_moved_first() -> None:
     before = graph(PRODUCT)
-    result = run(LATER_HEADS, before)
+    result = run(MOVE_HEADS_LATER, before)
     same_values(before, result.graph)
     assert said(result) == [("n", "computed last", "'y' moves what it reads")]
     (move,) = (x for x in result.graph.nodes if x.op.kind == "transpose" and x.inputs == ("p",))
@@ -104,7 +104,7 @@ LEFT = """
 
 def test_what_it_leaves_where_it_is_wanted_stays_so() -> None:
     before = graph(LEFT)
-    assert run(LATER_HEADS, before).graph == before
+    assert run(MOVE_HEADS_LATER, before).graph == before
 
 
 CUT = """
@@ -121,7 +121,7 @@ CUT = """
 
 def test_an_activation_comes_in_front_of_the_cut_too() -> None:
     before = graph(CUT)
-    result = run(LATER_HEADS, before)
+    result = run(MOVE_HEADS_LATER, before)
     same_values(before, result.graph)
     kinds = [x.op.kind for x in result.graph.nodes]
     assert kinds == ["matmul", "binary", "activation", "reshape", "transpose"], body(result.graph)

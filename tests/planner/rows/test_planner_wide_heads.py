@@ -6,7 +6,7 @@ import pytest
 from planner_checks import graph, run, said
 
 from bolt_build.graph.ops.elementwise.arithmetic import Binary
-from bolt_build.planner.passes.rows.wide_heads import WIDE_HEADS
+from bolt_build.planner.passes.rows.wide_heads import MULTIPLY_WIDE_HEADS
 
 WIDE = "its heads have 260 elements, kernels of attention take 256"
 DID = ("y", "made two products and a softmax of attention", WIDE)
@@ -14,7 +14,7 @@ DID = ("y", "made two products and a softmax of attention", WIDE)
 
 def test_one_wide_head_is_two_products() -> None:
     """As in decoders of latent images."""
-    result = run(WIDE_HEADS, graph("""
+    result = run(MULTIPLY_WIDE_HEADS, graph("""
         graph g batch=2 (%q: f32[2,5,260], %k: f32[2,7,260], %v: f32[2,7,8]) -> (%y) {
           %y = attention(%q, %k, %v) heads=1 kv_heads=1 scale=0.0625 // "y"
         }"""))  # fmt: skip
@@ -25,7 +25,7 @@ def test_one_wide_head_is_two_products() -> None:
 
 @pytest.mark.parametrize("mask", ["2,1,5,5", "5", "2,2,5,5"])
 def test_packed_heads_and_masks(mask: str) -> None:
-    result = run(WIDE_HEADS, graph(f"""
+    result = run(MULTIPLY_WIDE_HEADS, graph(f"""
         graph g batch=2 (%p: f32[2,5,1560], %m: f32[{mask}]) -> (%y) {{
           %y = attention(%p, %m) heads=2 kv_heads=2 scale=1.0 packed=true // "y"
         }}"""))  # fmt: skip
@@ -40,7 +40,7 @@ def test_packed_heads_and_masks(mask: str) -> None:
 def test_a_query_whose_keys_are_all_hidden_reads_their_mean(made: str) -> None:
     """As in attention: all scores of a row are minus infinity then, of which a softmax would be NaN. What a mask is
     made of may not be known."""
-    result = run(WIDE_HEADS, graph(f"""
+    result = run(MULTIPLY_WIDE_HEADS, graph(f"""
         graph g batch=2 (%p: f32[2,5,780], %b: f32[5,5]) -> (%y) {{
           const %m: f32[1,5] {{-inf, -inf, -inf, -inf, -inf}}
           {made} // "t"
@@ -51,7 +51,7 @@ def test_a_query_whose_keys_are_all_hidden_reads_their_mean(made: str) -> None:
 
 
 def test_a_mask_that_hides_no_key_by_infinity_is_added_alone() -> None:
-    result = run(WIDE_HEADS, graph("""
+    result = run(MULTIPLY_WIDE_HEADS, graph("""
         graph g batch=2 (%p: f32[2,5,780], %c: bool[5,5]) -> (%y) {
           const %hidden: f32[] {-1e9}
           const %seen: f32[] {0}
@@ -62,7 +62,7 @@ def test_a_mask_that_hides_no_key_by_infinity_is_added_alone() -> None:
 
 
 def test_heads_that_share_one_of_keys_and_values() -> None:
-    result = run(WIDE_HEADS, graph("""
+    result = run(MULTIPLY_WIDE_HEADS, graph("""
         graph g batch=2 (%q: f32[2,5,520], %k: f32[2,7,260], %v: f32[2,7,260]) -> (%y) {
           %y = attention(%q, %k, %v) heads=2 kv_heads=1 scale=1.0 // "y"
         }"""))  # fmt: skip
@@ -79,7 +79,7 @@ def test_heads_that_share_one_of_keys_and_values() -> None:
 def test_what_stays_says_why(heads: int, more: str, reason: str) -> None:
     shared = 2 if heads == 4 else 1
     width = 1040 // heads * shared
-    result = run(WIDE_HEADS, graph(f"""
+    result = run(MULTIPLY_WIDE_HEADS, graph(f"""
         graph g batch=2 (%q: f32[2,7,1040], %k: f32[2,7,{width}], %v: f32[2,7,{width}]) -> (%y) {{
           %y = attention(%q, %k, %v) heads={heads} kv_heads={shared} scale=1.0 {more} // "y"
         }}"""))  # fmt: skip
@@ -87,7 +87,7 @@ def test_what_stays_says_why(heads: int, more: str, reason: str) -> None:
 
 
 def test_heads_that_kernels_take_stay() -> None:
-    result = run(WIDE_HEADS, graph("""
+    result = run(MULTIPLY_WIDE_HEADS, graph("""
         graph g batch=2 (%q: f32[2,5,256], %k: f32[2,7,256], %v: f32[2,7,256]) -> (%y) {
           %y = attention(%q, %k, %v) heads=1 kv_heads=1 scale=1.0 // "y"
         }"""))  # fmt: skip

@@ -34,7 +34,7 @@ class _Axis:
 
 
 def _run(graph: Graph) -> PassResult:
-    editor, journal = GraphEditor(graph), Journal(RESAMPLE.name)
+    editor, journal = GraphEditor(graph), Journal(RESAMPLE_IMAGES.name)
     for last in reversed(editor.nodes()):
         if editor.node(last.name) is not last:
             continue  # a step with the one behind it
@@ -119,4 +119,4 @@ def _replace(editor: GraphEditor, steps: list[_Axis]) -> None:
         editor.remove(step.node)
 
 
-RESAMPLE = Pass("resample-images", _run, pays_on=lambda target, precision: target.gpu is not None)
+RESAMPLE_IMAGES = Pass("resample-images", _run, pays_on=lambda target, precision: target.gpu is not None)

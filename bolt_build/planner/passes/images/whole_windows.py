@@ -18,7 +18,7 @@ _MODES = {"average": "mean", "max": "max"}
 
 
 def _run(graph: Graph) -> PassResult:
-    editor, journal = GraphEditor(graph), Journal(REDUCE_WHOLE.name)
+    editor, journal = GraphEditor(graph), Journal(REDUCE_WHOLE_WINDOWS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Pool) or not editor.type(node.outputs[0]).dtype.is_float:
             continue
@@ -55,4 +55,4 @@ def _apart(editor: GraphEditor, node: Node, op: Pool, reduction: Reduce) -> None
     editor.replace(node, first, replace(node, op=replace(op, kernel=kernel), inputs=(value,)))
 
 
-REDUCE_WHOLE = Pass("reduce-whole-windows", _run)
+REDUCE_WHOLE_WINDOWS = Pass("reduce-whole-windows", _run)

@@ -40,7 +40,7 @@ class _Found:
 
 
 def _run(graph: Graph) -> PassResult:
-    editor, journal = GraphEditor(graph), Journal(LATENT_KEYS.name)
+    editor, journal = GraphEditor(graph), Journal(JOIN_LATENT_KEYS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Attention) or node.op.packed:
             continue
@@ -181,6 +181,6 @@ def _join(editor: GraphEditor, node: Node, found: _Found) -> None:
     editor.replace(product, replace(product, covers=joined(*(each.covers for each in removed))))
 
 
-LATENT_KEYS = Pass(
+JOIN_LATENT_KEYS = Pass(
     "join-latent-keys", _run, pays_on=lambda target, precision: target.gpu is not None and precision != "fp32"
 )  # fmt: skip

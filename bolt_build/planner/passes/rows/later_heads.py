@@ -28,7 +28,7 @@ _LEAST_RANK = 4
 
 
 def _run(graph: Graph) -> PassResult:
-    editor, journal = GraphEditor(graph), Journal(LATER_HEADS.name)
+    editor, journal = GraphEditor(graph), Journal(MOVE_HEADS_LATER.name)
     for node in editor.nodes():
         if node.epilogue or len(node.outputs) != 1 or not _by_rows(editor, node):
             continue
@@ -212,4 +212,4 @@ def _turned(editor: GraphEditor, made: list[Node], node: Node, name: str, back: 
     return name
 
 
-LATER_HEADS = Pass("move-heads-later", _run)
+MOVE_HEADS_LATER = Pass("move-heads-later", _run)

@@ -29,7 +29,7 @@ _WIDEST = 256
 
 
 def _run(graph: Graph) -> PassResult:
-    editor, journal = GraphEditor(graph), Journal(WIDE_HEADS.name)
+    editor, journal = GraphEditor(graph), Journal(MULTIPLY_WIDE_HEADS.name)
     for node in editor.nodes():
         if not isinstance(node.op, Attention):
             continue
@@ -122,4 +122,4 @@ def _parts(editor: GraphEditor, packed: str, op: Attention, shape: AttentionShap
     return q, k, v
 
 
-WIDE_HEADS = Pass("multiply-wide-heads", _run, pays_on=PLACE_PRODUCTS.pays_on)
+MULTIPLY_WIDE_HEADS = Pass("multiply-wide-heads", _run, pays_on=PLACE_PRODUCTS.pays_on)

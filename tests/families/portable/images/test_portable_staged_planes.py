@@ -25,7 +25,7 @@ from bolt_build.families.portable.kernels.images.staged_planes import StagedPlan
 from bolt_build.graph.ir import Layout
 from bolt_build.graph.ops.images.pool import Pool
 from bolt_build.graph.ops.images.resample import Resample
-from bolt_build.planner.passes.images.resample import RESAMPLE
+from bolt_build.planner.passes.images.resample import RESAMPLE_IMAGES
 from bolt_build.targets import target_named
 
 FAMILY, H200 = Portable(), target_named("h200")
@@ -176,7 +176,7 @@ def test_blocks_have_room_for_the_rows_of_images(
     proto = resize(
         (1, 1, extent, 8), "sizes", [1, 1, made, 8], mode=mode, coordinate_transformation_mode=way, **further
     )
-    graph = RESAMPLE.run(bound(tmp_path_factory.mktemp("room"), proto), POLICY).graph
+    graph = RESAMPLE_IMAGES.run(bound(tmp_path_factory.mktemp("room"), proto), POLICY).graph
     found = [node for node in graph.nodes if isinstance(node.op, Resample)]
     assume(found)
     first, weights = (graph.constant(name) for name in found[0].inputs[1:3])

@@ -13,7 +13,7 @@ from planner_fakes import POLICY
 
 from bolt_build.graph.ir import Graph
 from bolt_build.graph.reference import evaluate
-from bolt_build.planner.passes.images.resample import MOST_TAPS, RESAMPLE
+from bolt_build.planner.passes.images.resample import MOST_TAPS, RESAMPLE_IMAGES
 
 EXTENT = st.integers(1, 7)
 FACTOR = st.sampled_from([0.5, 1.0, 2.0, 4.0])
@@ -136,7 +136,7 @@ def test_one_step_along_both_axes_has_the_values_of_two(
         proto.graph.initializer.append(numpy_helper.from_array(region[[0, 1, 2, 3, 6, 7, 4, 5]], "region"))
         proto.graph.node[0].input[1] = "region"
     before = bound(tmp_path_factory.mktemp("once"), proto)
-    after = RESAMPLE.run(before, POLICY).graph
+    after = RESAMPLE_IMAGES.run(before, POLICY).graph
     x = {"x": np.random.RandomState(0).normal(size=(1, 3, *extents)).astype(np.float32)}
     np.testing.assert_allclose(evaluate(after, x)["y"], evaluate(before, x)["y"], rtol=1e-5, atol=1e-5)
     kinds = [node.op.kind for node in after.nodes]
