@@ -14,6 +14,7 @@ from store_servers import http_store, s3_store
 pytest.importorskip("obstore", reason="pip install 'bolt-build[shared]'")
 
 from bolt_build.build.caching.cache import Cache
+from bolt_build.build.caching.cache_contents import LocalShelf
 from bolt_build.build.sharing.cache import SharedCache
 from bolt_build.build.sharing.client import StoreClient
 from bolt_build.cli.main import main
@@ -109,6 +110,37 @@ def test_what_is_damaged_is_named_and_removed_by_who_may(
     # The entry of the contents that were damaged names nothing any more.
     assert said(capsys, 5, "verify", *names).count("which is not there: removed") == 1
     assert said(capsys, 0, "verify", *names).endswith(": all that lies there is what it says\n")
+
+
+def test_what_is_no_file_of_the_cache_is_named_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache, place = Cache(tmp_path / "cache"), ["--cache", str(tmp_path / "cache")]
+    for n, key in enumerate(KEYS):
+        cache.store(key, output(tmp_path, n))
+    link, pipe, open_to_all, _ = (tmp_path / "cache" / "entries" / key[:2] / f"{key}.json" for key in KEYS)
+    link.rename(tmp_path / "elsewhere")
+    link.symlink_to(tmp_path / "elsewhere")
+    pipe.unlink()
+    os.mkfifo(pipe)
+    open_to_all.chmod(0o666)
+    whys = {link: "is not a file", pipe: "is not a file", open_to_all: "can be written by others"}
+    assert sorted(said(capsys, 5, "verify", *place).splitlines()) == sorted(
+        f"entries/{path.parent.name}/{path.name} {why}: removed" for path, why in whys.items()
+    )
+    assert (tmp_path / "elsewhere").is_file()
+    assert said(capsys, 0, "verify", *place).endswith(": all that lies there is what it says\n")
+
+
+@pytest.mark.parametrize("verb", [("verify",), ("prune", "--keep", "0")])
+def test_what_another_process_removes_meanwhile_is_no_trouble(
+    verb: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(tmp_path / "cache")
+    for n, key in enumerate(KEYS):
+        cache.store(key, output(tmp_path, n))
+    listed = list(LocalShelf(cache).all())
+    cache.prune(0)
+    monkeypatch.setattr(LocalShelf, "all", lambda shelf: iter(listed))
+    said(capsys, 0, *verb, "--cache", str(tmp_path / "cache"))
 
 
 def test_a_task_whose_entry_names_what_is_gone_is_healed_by_the_next_writer(tmp_path: Path) -> None:

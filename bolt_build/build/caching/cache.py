@@ -28,7 +28,7 @@ from bolt_build.build.caching.cache_entry import (
     entry_text,
     read_entry,
 )
-from bolt_build.build.caching.cache_folders import BLOBS, ENTRIES, CacheFolders, Untrusted
+from bolt_build.build.caching.cache_folders import BLOBS, ENTRIES, CacheFolders, no_file_of_ours
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.own_folders import cache_folder
 
@@ -196,4 +196,4 @@ def _copied(source: IO[bytes], to: Path) -> str:
 
 
 def _reason(error: OSError) -> str:
-    return str(error.strerror) if isinstance(error, Untrusted) else f"cannot be read: {error.strerror or error}"
+    return no_file_of_ours(error) or f"cannot be read: {error.strerror or error}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Protocol
 
 from bolt_build.build.caching.cache import Cache
 from bolt_build.build.caching.cache_entry import LARGEST_ENTRY, CacheEntry, RefusedEntry, read_entry
-from bolt_build.build.caching.cache_folders import BLOBS, ENTRIES, StoredFile
+from bolt_build.build.caching.cache_folders import BLOBS, ENTRIES, StoredFile, no_file_of_ours
 from bolt_build.build.sharing.cache import blob_name
 from bolt_build.build.sharing.store import Store, StoredObject
 
@@ -39,15 +41,19 @@ class Kept:
 
 
 class Shelf(Protocol):
-    """A cache as things that lie in it. Methods raise OSError (the local cache) or StoreTrouble (a store)."""
+    """A cache as things that lie in it. Methods raise OSError (the local cache) or StoreTrouble (a store).
+
+    Another process may use the cache meanwhile. So what has gone since it was listed is no trouble.
+    """
 
     def all(self) -> Iterator[Kept]: ...
 
-    def read(self, kept: Kept, limit: int) -> bytes:
-        """What it holds; of more than `limit` bytes, one more. Empty where it has gone."""
+    def read(self, kept: Kept, limit: int) -> bytes | None:
+        """What it holds; of more than `limit` bytes, one more. None where it has gone. Raises RefusedEntry where it is
+        not to be read."""
 
-    def digest(self, kept: Kept) -> str:
-        """SHA-256 (hex) of what it holds."""
+    def digest(self, kept: Kept) -> str | None:
+        """SHA-256 (hex) of what it holds. None and RefusedEntry as `read`."""
 
     def remove(self, kept: Kept) -> None: ...
 
@@ -62,21 +68,35 @@ class LocalShelf:
         for file in self.cache.folders.all_files():
             yield Kept(f"{file.folder}/{file.part}/{file.name}", file.size, file.used_ns / 1e9)
 
-    def read(self, kept: Kept, limit: int) -> bytes:
-        folders = self.cache.folders
-        kind, _, name = kept.name.split("/")
-        with folders.open(kind, name) as folder, os.fdopen(folders.file(folder, name), "rb") as file:
-            return file.read(limit + 1)
+    def read(self, kept: Kept, limit: int) -> bytes | None:
+        with self._opened(kept) as file:
+            return file.read(limit + 1) if file else None
 
-    def digest(self, kept: Kept) -> str:
-        folders = self.cache.folders
-        kind, _, name = kept.name.split("/")
-        with folders.open(kind, name) as folder, os.fdopen(folders.file(folder, name), "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+    def digest(self, kept: Kept) -> str | None:
+        with self._opened(kept) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() if file else None
 
     def remove(self, kept: Kept) -> None:
         kind, part, name = kept.name.split("/")
-        self.cache.folders.remove(StoredFile(0, 0, kind, part, name))
+        with contextlib.suppress(FileNotFoundError):
+            self.cache.folders.remove(StoredFile(0, 0, kind, part, name))
+
+    @contextlib.contextmanager
+    def _opened(self, kept: Kept) -> Iterator[BufferedReader | None]:
+        folders = self.cache.folders
+        kind, _, name = kept.name.split("/")
+        with contextlib.ExitStack() as opened:
+            try:
+                folder = opened.enter_context(folders.open(kind, name))
+                file = opened.enter_context(os.fdopen(folders.file(folder, name), "rb"))
+            except FileNotFoundError:
+                yield None
+                return
+            except OSError as error:
+                if (why := no_file_of_ours(error)) is None:
+                    raise
+                raise RefusedEntry(why) from error
+            yield file
 
 
 @dataclass(frozen=True)
@@ -92,11 +112,11 @@ class SharedShelf:
             for each in found:
                 yield Kept(each.name, each.size, each.modified)
 
-    def read(self, kept: Kept, limit: int) -> bytes:
-        return self.store.read(kept.name, limit) or b""
+    def read(self, kept: Kept, limit: int) -> bytes | None:
+        return self.store.read(kept.name, limit)
 
-    def digest(self, kept: Kept) -> str:
-        return self.store.copy(kept.name, kept.size, Path(os.devnull)) or ""
+    def digest(self, kept: Kept) -> str | None:
+        return self.store.copy(kept.name, kept.size, Path(os.devnull))
 
     def remove(self, kept: Kept) -> None:
         self.store.remove(kept.name)
@@ -118,17 +138,21 @@ def faults(shelf: Shelf) -> Iterator[Fault]:
     for kept in everything:
         if kept.name.rpartition("/")[2].startswith("."):
             continue  # half written
-        if kept.kind == BLOBS:
-            if shelf.digest(kept) != kept.key:
-                yield Fault(kept, "is damaged")
-            continue
         try:
-            entry = read_entry(shelf.read(kept, LARGEST_ENTRY), kept.key, None)
+            why = _why_not(shelf, kept, there)
         except RefusedEntry as refused:
-            yield Fault(kept, str(refused))
-            continue
-        if missing := _missing(entry, there):
-            yield Fault(kept, f"names {blob_name(missing)}, which is not there")
+            why = str(refused)
+        if why is not None:
+            yield Fault(kept, why)
+
+
+def _why_not(shelf: Shelf, kept: Kept, there: set[str]) -> str | None:
+    """What is wrong with it, None where nothing is or it has gone. Raises RefusedEntry."""
+    if kept.kind == BLOBS:
+        return "is damaged" if shelf.digest(kept) not in (kept.key, None) else None
+    text = shelf.read(kept, LARGEST_ENTRY)
+    missing = None if text is None else _missing(read_entry(text, kept.key, None), there)
+    return missing and f"names {blob_name(missing)}, which is not there"
 
 
 def _missing(entry: CacheEntry, there: set[str]) -> str | None:

@@ -36,6 +36,22 @@ class Untrusted(OSError):
         super().__init__(errno.EPERM, who, path)
 
 
+class NotOurs(OSError):
+    """What lies at a file's place in the cache and is none: a cache makes regular files alone."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.EINVAL, "not a file", path)
+
+
+def no_file_of_ours(error: OSError) -> str | None:
+    """What is wrong with a file that could not be opened, where it is the file's fault: "is not a file"."""
+    return (
+        f"is {error.strerror}"
+        if isinstance(error, NotOurs)
+        else (str(error.strerror) if isinstance(error, Untrusted) else None)
+    )
+
+
 @dataclass(frozen=True)
 class StoredFile:
     """A file of the cache, as pruning sees it: `folder` and `part` are those that it lies in."""
@@ -87,12 +103,18 @@ class CacheFolders:
             yield folder
 
     def file(self, folder: int, name: str) -> int:
-        """The descriptor of a regular file of a folder, to be read. The caller closes it."""
-        descriptor = os.open(name, _READING, dir_fd=folder)
+        """The descriptor of a regular file of a folder, to be read. The caller closes it. Raises NotOurs where there is
+        a link, a folder, a pipe or a device."""
+        try:
+            descriptor = os.open(name, _READING, dir_fd=folder)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a socket
+                raise NotOurs(name) from error
+            raise
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "not a file", name)
+                raise NotOurs(name)
             self._check(name, status)
         except BaseException:
             os.close(descriptor)
