@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import prod
 from pathlib import Path
 
 from bolt_build.dtypes import DType
@@ -41,7 +40,6 @@ from bolt_build.families.portable.kernels.reductions.folded_formula import folde
 from bolt_build.families.portable.plain import DIRECT
 from bolt_build.families.portable.rule import Rule, in_single
 from bolt_build.families.portable.typed import is_computed
-from bolt_build.families.reason import Reason
 from bolt_build.graph.ir import Graph, Layout, Node, Op
 from bolt_build.graph.ops.moves.shape import Convert, Reshape
 from bolt_build.graph.ops.products.placed_matmul import PlacedMatMul
@@ -70,29 +68,10 @@ def _seconds(rule: Rule, problem: KernelProblem, target: Target) -> float:
     return max(memory, arithmetic) + OVERLAPPED * target.launch_seconds + rule.gpu_latency(problem)
 
 
-_COUNTED = 1 << 31
-"""Elements of a tensor that kernels of GPUs cannot count: their items are numbered in 32 bits (`cuda/launch.h`)."""
-
-
 def _refuse(rule: Rule, problem: KernelProblem, target: Target) -> str | None:
     """Why the target has no kernel of the rule for the problem, None where it has."""
     reason = rule.refuse(problem)
-    if reason is not None or target.gpu is None:
-        return reason
-    reason = rule.refuse_gpu(problem, target.gpu)
-    return _too_large(problem) if reason is None and not rule.is_view(problem) else reason
-
-
-def _too_large(problem: KernelProblem) -> str | None:
-    shapes = [operand.shape for operand in (*problem.inputs, *problem.outputs)]
-    largest = max(shapes, key=prod, default=())
-    if prod(largest) < _COUNTED:
-        return None
-    return Reason(
-        "a tensor of {} elements is more than the {} that kernels can count: bind a smaller batch or smaller"
-        " dimensions",
-        prod(largest), _COUNTED - 1,
-    )  # fmt: skip
+    return rule.refuse_gpu(problem, target.gpu) if reason is None and target.gpu is not None else reason
 
 
 def _reads_apart(rule: Rule, problem: KernelProblem, target: Target) -> tuple[int, ...]:
@@ -213,8 +192,6 @@ class RuleFamily:
             return None
         if same_bytes(shape, source, to):
             return problem, 0.0
-        if target.gpu is not None and _too_large(problem) is not None:
-            return None
         # A step that nothing in the graph asks for is to be worth its whole launch.
         best = self.candidates(problem, target)[0][0]
         return problem, self.predict(problem, best, target) + (1 - OVERLAPPED) * target.launch_seconds

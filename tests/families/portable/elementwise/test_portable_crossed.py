@@ -43,6 +43,10 @@ NONE = "portable algorithm=crossed down=64 kinds=1 is none of its candidates"
             points(Compare("less"), flags(32, 77, 8193), numbers(32, 1, 8193), numbers(32, 77, 1)),
             "crossed: compares rows of 32 to 8192 columns, not of 8193",
         ),
+        (
+            points(Compare("less"), flags(600, 2048, 2048), numbers(600, 1, 2048), numbers(600, 2048, 1)),
+            "crossed: 2516582400 elements are more than it counts",
+        ),
     ],
     ids=lambda each: "",
 )

@@ -27,6 +27,7 @@ _LANES, _SECTOR, _DOWNS, _KINDS = 8, 32, (8, 16, 32, 64, 128), (1, 2, 4)
 tried."""
 _LEAST, _MOST = 32, 8192
 """Columns that a row has at least, and at most: a block keeps all of them."""
+_COUNTED = 1 << 31
 _WORD, _EXACT, _OTHER, _COLUMN, _HELD = 7, 1.75, 2.75, 5, 12
 """Instructions of a thread for a word of a row, for each element of one, which takes a sign or the question, for each
 of its columns, and for a number that it keeps for the block: counted in the machine code."""
@@ -103,6 +104,8 @@ def _crossing(points: Points) -> _Crossing | None:
 def _refuse(crossing: _Crossing) -> str | None:
     if not _LEAST <= crossing.columns <= _MOST:
         return Reason("compares rows of {} to {} columns, not of {}", _LEAST, _MOST, crossing.columns)
+    if (many := crossing.images * crossing.rows * crossing.columns) >= _COUNTED:
+        return Reason("{} elements are more than it counts", many)
     return None
 
 
