@@ -14,7 +14,7 @@ import numpy as np
 
 from bolt_build.graph.arrays import held_dtype
 from bolt_build.graph.ir import Array, Graph, Node
-from bolt_build.graph.tail import ANYTHING, Padded, PaddingReaches, Tail, Tails, axis_of, stride
+from bolt_build.graph.tail import ANYTHING, LOST, Padded, PaddingReaches, Tail, Tails, axis_of, stride
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _Padding(Padded):
                     f"is {node.op.kind} with several outputs or an epilogue, through which padding is not followed"
                 )
             else:
-                found = node.op.tails(node, self)
+                found = self._numbers(node, node.op.tails(node, self))
             for name in node.outputs:
                 self._tails[name] = found
                 axes = {self.axis(name, step) for step in found}
@@ -134,6 +134,13 @@ class _Padding(Padded):
                     raise PaddingReaches(f"leaves '{name}', whose axes do not tell where it is padded")
         except PaddingReaches as reason:
             raise PaddingReaches(f"'{node.name}' {reason}") from None
+
+    def _numbers(self, node: Node, found: Tails) -> Tails:
+        """What is made of no number is none: of `found` whatever nothing else is known of."""
+        lost = any(tail.lost for name in node.inputs for tail in self.tails(name).values())
+        if not lost or not self._large.type(node.outputs[0]).dtype.is_float:
+            return found
+        return {step: LOST if tail == ANYTHING else tail for step, tail in found.items()}
 
     def _check(self, node: Node) -> None:
         """Raises PaddingReaches where the node computes something else for another extent."""

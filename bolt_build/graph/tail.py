@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isnan, nan, prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,19 +22,24 @@ hundreds. Exporters write the least number, minus infinity or -10000."""
 
 @dataclass(frozen=True)
 class Tail:
-    """`value`: every element of it is this. `below`: each is so far below zero that a softmax makes zero of it. With
-    neither, elements are some number. Where a tensor has the dimension several times, this is said of elements whose
-    other positions are real: nobody reads the rest."""
+    """`value`: every element of it is this, or no number where it is NaN. `below`: each is so far below zero that a
+    softmax makes zero of it. With neither, elements are some number. Where a tensor has the dimension several times,
+    this is said of elements whose other positions are real: nobody reads the rest."""
 
     value: float | None = None
     below: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is no number, which zeros and masks do not hide: zero times NaN is NaN."""
+        return self.value is not None and isnan(self.value)
 
     @property
     def hidden(self) -> bool:
         return self.below or (self.value is not None and self.value <= HIDDEN)
 
 
-ANYTHING = Tail()
+ANYTHING, LOST = Tail(), Tail(nan)
 
 
 class PaddingReaches(Exception):

@@ -43,7 +43,7 @@ def _computed(node: Node, tails: Sequence[Tail], kinds: Sequence[np.dtype[np.gen
             result = float(node.op.evaluate(arrays)[0])
     except ShapeError:
         return ANYTHING
-    return ANYTHING if np.isnan(result) else Tail(result)
+    return Tail(result)
 
 
 def image_by_image(node: Node, at: Padded) -> Tails:

@@ -248,6 +248,8 @@ class Attention(Op):
                 axis = at.axis(name, step)
                 if axis == 2:
                     raise PaddingReaches("has heads along it")
+                if axis == 1 and at.tails(name)[step].lost and (self.packed or name != node.inputs[0]):
+                    raise PaddingReaches("is attention over it whose padded keys are no numbers")
                 if axis == 1:
                     rows[-1].add(step // stride(at.shape(name), 1))
                 if axis == 0 or name == node.inputs[0]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from bolt_build.graph.importing import Importer, NodeImport, Refusal
 from bolt_build.graph.ir import Array, Node, Op, ShapeError, TensorType
 from bolt_build.graph.ops.moves.shape import Cast, Identity
 from bolt_build.graph.ops.operands import broadcast, expect_count, expect_same_dtype
-from bolt_build.graph.tail import ANYTHING, Padded, Tail, Tails
+from bolt_build.graph.tail import ANYTHING, LOST, Padded, Tail, Tails
 from bolt_build.graph.tail_rules import elementwise
 
 
@@ -76,7 +77,12 @@ class Binary(Op):
         return elementwise(node, at, self._decided)
 
     def _decided(self, tails: Sequence[Tail]) -> Tail:
-        """What is hidden stays so beside any number; zero times anything is zero."""
+        """What is hidden stays so beside any number; zero times any number is zero. What is infinite may become no
+        number."""
+        values = [tail.value for tail in tails if tail.value is not None]
+        endless = inf in values or (self.function in ("mul", "div") and -inf in values)
+        if endless or any(tail.lost for tail in tails):
+            return LOST
         hidden = [tail.hidden for tail in tails]
         if (self.function in ("add", "min") and any(hidden)) or (self.function == "sub" and hidden[0]):
             return Tail(below=True)

@@ -55,6 +55,7 @@ _EVALUATE: dict[str, Callable[[Array, tuple[int, ...], bool], Array]] = {
 }
 
 MODES = tuple(_EVALUATE)
+_ZERO_OF_ZEROS = ("mean", "sum", "max", "min", "prod", "l1", "l2", "sum_square")
 REAL = ("l2", "log_sum", "log_sum_exp")
 """Modes that integers have no result of."""
 
@@ -99,11 +100,14 @@ class Reduce(Op):
 
     def tails(self, node: Node, at: Padded) -> Tails:
         (name,), shape, found = node.inputs, at.shape(node.outputs[0]), dict[int, Tail]()
+        # Nothing is known of what is padded along two axes at once.
+        alone = not any(at.axis(name, step) in self.axes for step in at.tails(name))
         for step, tail in at.tails(name).items():
             axis = at.axis(name, step)
             if axis not in self.axes:
                 place = axis if self.keepdims else axis - sum(each < axis for each in self.axes)
-                found[at.moved(name, step, shape, place)] = ANYTHING
+                none = alone and tail.value == 0.0 and self.mode in _ZERO_OF_ZEROS
+                found[at.moved(name, step, shape, place)] = Tail(0.0) if none else ANYTHING
             elif self.mode not in ("sum", "sum_square", "l1", "l2") or tail.value != 0.0:
                 raise PaddingReaches(f"takes the {self.mode} over it, and padding counts")
         return found

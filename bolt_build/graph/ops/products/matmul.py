@@ -62,6 +62,16 @@ class MatMul(Op):
         depth = self._matrices(inputs[0].shape, inputs[1].shape)[1]
         return outputs[0].elements * (2 * depth + (len(inputs) == 3))
 
+    def _multiplies_alone(self, node: Node, side: int, at: Padded) -> bool:
+        """Whether zeros in the factor `side` make zeros: the other is a constant, and nothing is added."""
+        other = node.inputs[1 - side]
+        return (
+            len(node.inputs) == 2
+            and at.constant(other) is not None
+            and not at.tails(other)
+            and len(at.tails(node.inputs[side])) == 1
+        )
+
     def tails(self, node: Node, at: Padded) -> Tails:
         """A sum over it is of the real part alone where one of the factors is zero behind it."""
         shape = at.shape(node.outputs[0])
@@ -78,10 +88,13 @@ class MatMul(Op):
                     summed[side][step // stride(at.shape(name), axis)] = tail
                 else:
                     place = axis + rank - own if axis < own - 2 else rank - 2 + side
-                    found[at.moved(name, step, shape, place)] = ANYTHING
+                    none = tail.value == 0.0 and self._multiplies_alone(node, side, at)
+                    found[at.moved(name, step, shape, place)] = Tail(0.0) if none else ANYTHING
         for step in {*summed[0], *summed[1]}:
             if not any(side.get(step, ANYTHING).value == 0.0 for side in summed):
                 raise PaddingReaches("adds up over it, and padding is not zero there")
+            if any(side.get(step, ANYTHING).lost for side in summed):
+                raise PaddingReaches("adds up over it, and padding is no number there")
         for name in node.inputs[2:]:
             found |= {at.moved(name, step, shape, rank - 1): ANYTHING for step in at.tails(name)}
         return found
