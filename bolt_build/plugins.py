@@ -1,4 +1,4 @@
-"""Doors for other packages: what an installed one adds through its entry points, loaded and checked.
+"""Entry points for other packages: what an installed one adds through its entry points, loaded and checked.
 
 The name of an entry point is the name of what it adds, so that what there is, and whether two packages add the same, is
 known without running anybody's code; only what is asked for is imported. What is built in has no entry point and is
@@ -20,7 +20,7 @@ from bolt_build.errors import BoltError, Diagnostic
 
 T = TypeVar("T")
 
-DOORS = {
+GROUPS = {
     "bolt_build.ops": "operator",
     "bolt_build.families": "kernel family",
     "bolt_build.passes": "pass",
@@ -60,7 +60,7 @@ class Offer:
     @property
     def what(self) -> str:
         """`pass 'fold-twice'`"""
-        return f"{DOORS[self.group]} '{self.name}'"
+        return f"{GROUPS[self.group]} '{self.name}'"
 
     @property
     def source(self) -> str:
@@ -105,7 +105,7 @@ def remembered(call: Callable[[], T]) -> Callable[[], T]:
 
 
 def offers(group: str) -> tuple[Offer, ...]:
-    """The offers of all installed packages in a group of `DOORS`, by name and package. Imports none of them."""
+    """The offers of all installed packages in a group of `GROUPS`, by name and package. Imports none of them."""
     return tuple(offer for offer in _installed() if offer.group == group)
 
 
@@ -261,7 +261,7 @@ def _installed() -> tuple[Offer, ...]:
     as for imports."""
     found: dict[str, tuple[Offer, ...]] = {}
     for package in distributions():
-        entries = [entry for entry in package.entry_points if entry.group in DOORS]
+        entries = [entry for entry in package.entry_points if entry.group in GROUPS]
         if entries:
             name, version = package.metadata["Name"], package.version
             of_this = tuple(Offer(entry.group, entry.name, entry.value, name, version) for entry in entries)

@@ -1,4 +1,4 @@
-"""C++ of an engine: plans, tables, public header, and the runner's door to it. Equal plans give equal text."""
+"""C++ of an engine: plans, tables, public header, and what the runner calls it through. Equal plans give equal text."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ from bolt_build.families import plugged_families
 from bolt_build.graph.operators import plugged_operators
 from bolt_build.graph.zoo import plugged_models
 from bolt_build.planner.pipeline import plugged_passes
-from bolt_build.plugins import DOORS, Found, offers
+from bolt_build.plugins import GROUPS, Found, offers
 from bolt_build.targets import plugged_targets
 from bolt_build.toolchain.probe import plugged_tools
 
 _LOOK: tuple[Callable[[], Found[Any]], ...] = (
     plugged_operators, plugged_families, plugged_passes, plugged_targets, plugged_tools, plugged_models, plugged_peers,
 )  # fmt: skip
-"""One for each group of `plugins.DOORS`."""
+"""One for each group of `plugins.GROUPS`."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def installed_packages() -> tuple[InstalledPackage, ...]:
     found = [look() for look in _LOOK]
     offered = [each.offer for group in found for each in group.plugged]
     problems = [problem for group in found for problem in group.problems]
-    versions = {offer.package: offer.version for group in DOORS for offer in offers(group)}
+    versions = {offer.package: offer.version for group in GROUPS for offer in offers(group)}
     return tuple(
         InstalledPackage(
             name,

@@ -45,7 +45,7 @@ def conflicting(message: str) -> list[tuple[str, str, str | None, str | None]]:
 def test_every_door_is_looked_through_by_doctor() -> None:
     from bolt_build.workflows import packages
 
-    assert len(packages._LOOK) == len(plugins.DOORS)
+    assert len(packages._LOOK) == len(plugins.GROUPS)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from bolt_build.graph import zoo
 from bolt_build.targets import all_targets
 
 RECIPE = "bolt: 1\nmodel: {zoo: resnet18, batch: 1}\ntargets: {host: {}, t4: {}}\n"
-DOOR = "import sys; sys.path.insert(0, {root!r}); from bolt_build.cli.main import main; sys.exit(main())"
+PROGRAM = "import sys; sys.path.insert(0, {root!r}); from bolt_build.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def ask(place: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., set[st
     """What a shell offers for the last of the words behind `bolt-build`."""
     program = place / "bin" / "bolt-build"
     program.parent.mkdir()
-    door = DOOR.format(root=str(Path(__file__).parents[2]))
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(door)} "$@"\n')
+    code = PROGRAM.format(root=str(Path(__file__).parents[2]))
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(code)} "$@"\n')
     program.chmod(0o755)
 
     def asked(shell: str, *words: str) -> set[str]:

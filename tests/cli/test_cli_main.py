@@ -1,4 +1,4 @@
-"""The door: verbs, exit codes, and what happens when something goes wrong."""
+"""Verbs, exit codes, and what happens when something goes wrong."""
 
 from __future__ import annotations
 

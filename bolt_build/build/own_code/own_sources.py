@@ -20,7 +20,7 @@ from bolt_build.build.own_code.facts import Versioned, versioned
 from bolt_build.build.own_code.imports import Imports
 from bolt_build.build.own_code.source_files import SourceFiles
 from bolt_build.digest import digest
-from bolt_build.plugins import DOORS, Offer, offers
+from bolt_build.plugins import GROUPS, Offer, offers
 from bolt_build.toolchain.memory import memory_file
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -201,7 +201,7 @@ class OwnSources:
     def _offers(self) -> tuple[Offer, ...]:
         if self._installed is not None:
             return tuple(self._installed)
-        return tuple(offer for group in DOORS for offer in offers(group))
+        return tuple(offer for group in GROUPS for offer in offers(group))
 
     def _visit(self, name: str, called: bool, walk: _Walk, chosen: Sequence[str]) -> None:
         if name not in self._seen:

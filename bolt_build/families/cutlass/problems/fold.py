@@ -1,4 +1,4 @@
-"""Convolutions of few channels and a stride of two: two by two pixels become one, which has more channels."""
+"""Convolutions of few channels and a stride of two, over a copy with two by two pixels in one (space to depth)."""
 
 from __future__ import annotations
 

@@ -191,12 +191,6 @@ class Attention(Op):
             seen &= ~np.tri(queries, keys, -self.window, np.bool_)
         return seen
 
-    def keys_of(self, query: int, keys: int) -> tuple[int, int]:
-        """The first key that a query reads, and the first behind it that it does not."""
-        first = max(0, query - self.window + 1) if self.window else 0
-        end = query + 1 if self.causal else query + self.window if self.window else keys
-        return first, min(keys, end)
-
     def pairs(self, queries: int, keys: int) -> int:
         """How many keys all queries of a head read; of a triangle half of all are counted."""
         if not self.window:
