@@ -24,16 +24,20 @@ _KINDS = (
 
 CHECKPOINT = "a ZIP archive or a checkpoint"
 LFS_POINTER = "a Git LFS pointer"
+LFS_PULL = "fetch the file that it stands for: git lfs pull"
+PICKLE = "a pickle, as checkpoints are"
+SAFETENSORS = "a safetensors file, which has weights alone"
 ONNX_TEXT = "ONNX in text form"
 _BINARY = (
     (b"\x89PNG", "a PNG image"), (b"\xff\xd8\xff", "a JPEG image"), (b"PK\x03\x04", CHECKPOINT),
     (b"\x1f\x8b", "a gzip archive"), (b"\x89HDF", "an HDF5 file"), (b"\x7fELF", "a program or a library"),
     (b"BOLTWGHT", "a weights file"), (b"\x93NUMPY", "a NumPy array"), (b"SQLite format 3\0", "an SQLite database"),
+    (b"version https://git-lfs", LFS_POINTER),
+    *((bytes([0x80, protocol]), PICKLE) for protocol in range(2, 6)),
 )  # fmt: skip
-_TEXT = (
-    (b"version https://git-lfs", LFS_POINTER), (b"<", "markup text"), (b"ir_version", ONNX_TEXT),
-    (b"{", "JSON text"),
-)  # fmt: skip
+_TEXT = ((b"<", "markup text"), (b"ir_version", ONNX_TEXT), (b"{", "JSON text"))
+
+_TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 
 _ONNX_VERSIONS = range(1, 64)
 _ONNX_NEXT_TAGS = (0x12, 0x1A, 0x22, 0x28, 0x32, 0x3A, 0x42)
@@ -161,15 +165,24 @@ def size_text(count: int) -> str:
 
 
 def binary_kind(data: bytes) -> str | None:
-    """What a file that begins with `data` is, with its article, where it is binary and its beginning is known."""
+    """What a file that begins with `data` (512 bytes, where it has them) is, with its article, where that is known and
+    it is no text that people write."""
     if len(data) > 2 and data[0] == 0x08 and data[1] in _ONNX_VERSIONS and data[2] in _ONNX_NEXT_TAGS:
         return "an ONNX model"
-    return _begins(data, _BINARY)
+    return _other_binary(data)
 
 
 def known_kind(data: bytes) -> str | None:
     """What a file that begins with `data` is, with its article, where that is known and it is no ONNX model."""
-    return _begins(data, (*_BINARY, *_TEXT))
+    return _other_binary(data) or _begins(data, _TEXT)
+
+
+def _other_binary(data: bytes) -> str | None:
+    if data[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
+        return "a tar archive"
+    if data[4:9] == b"\0\0\0\0{":  # how long the JSON behind it is: 8 bytes, little-endian
+        return SAFETENSORS
+    return _begins(data, _BINARY)
 
 
 def _begins(data: bytes, table: Iterable[tuple[bytes, str]]) -> str | None:

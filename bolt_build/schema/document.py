@@ -16,7 +16,16 @@ import yaml
 
 from bolt_build.errors import BoltError, Diagnostic, Mark
 from bolt_build.schema.values import Entry, Items, Plain, Scalar, Table, Unreadable, Value, describe, shorten
-from bolt_build.user_files import UnfitFile, binary_kind, leads_nowhere, open_regular, read_regular, reason_of
+from bolt_build.user_files import (
+    LFS_POINTER,
+    LFS_PULL,
+    UnfitFile,
+    binary_kind,
+    leads_nowhere,
+    open_regular,
+    read_regular,
+    reason_of,
+)
 
 MAX_VALUES = 100_000
 """Values of one document with its aliases expanded; more is a mistake or an attack."""
@@ -24,7 +33,7 @@ MAX_VALUES = 100_000
 MAX_BYTES = 16 << 20
 """Of a document; more is no document that anybody wrote."""
 
-_BEGINNING = 64
+_BEGINNING = 512
 """Bytes by which a file that is no document is known."""
 
 MAX_NODES = 2 * MAX_VALUES
@@ -178,7 +187,8 @@ def _no_file(path: Path, found: str, kind: DocumentKind) -> Diagnostic:
 
 def _other_file(found: str, mark: Mark | None, kind: DocumentKind, subject: str | None = None) -> Diagnostic:
     model = "name it in a recipe, as model.onnx; 'bolt-build init' writes one"
-    hint = model if found == "an ONNX model" else f"a {kind.noun} is YAML text"
+    hints = {"an ONNX model": model, LFS_POINTER: LFS_PULL}
+    hint = hints.get(found, f"a {kind.noun} is YAML text")
     return Diagnostic("other-file", f"this is {found}, not a {kind.noun}", mark, hint, subject)
 
 

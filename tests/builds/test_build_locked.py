@@ -57,6 +57,12 @@ def test_without_a_lock_kernels_are_predicted_and_that_is_said(net: Net) -> None
     assert statement["tuning"] == {"source": "predictions"}
 
 
+def test_a_lock_that_is_a_link_to_what_is_not_there_is_said_to_be_one(net: Net) -> None:
+    Path("net.lock.yaml").symlink_to("store/net.lock")
+    why = "net.lock.yaml is a link to store/net.lock, which is not there"
+    assert net.plan().notes == (f"net/h200: kernels chosen by prediction: {why}; tune with: {TUNE}",)
+
+
 @pytest.mark.parametrize(
     ("recipe", "lock", "why"),
     [

@@ -65,6 +65,9 @@ def test_empty_file(tmp_path: Path) -> None:
     assert only(path) == ("model-empty", f"the model '{path}' is empty", "export or download it again")
 
 
+EXPORT = "export the model: torch.onnx.export, or 'bolt-build init MODULE:FUNCTION'"
+
+
 @pytest.mark.parametrize(
     ("data", "what", "mend"),
     [
@@ -73,8 +76,10 @@ def test_empty_file(tmp_path: Path) -> None:
         (
             b"PK\x03\x04rest",
             "a ZIP archive or a checkpoint",
-            "export the model: torch.onnx.export, or 'bolt-build init MODULE:FUNCTION'",
+            EXPORT,
         ),
+        (b"\x80\x04\x95\x10", "a pickle, as checkpoints are", EXPORT),
+        (b"\x64\0\0\0\0\0\0\0{}", "a safetensors file, which has weights alone", EXPORT),
         (
             b"version https://git-lfs.github.com/spec/v1\n",
             "a Git LFS pointer",

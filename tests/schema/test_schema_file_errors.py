@@ -57,6 +57,13 @@ recipe.yaml: error[other-file]: this is a PNG image, not a recipe
   hint: a recipe is YAML text
 """,
     ),
+    "a pointer of Git LFS": (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+        """\
+recipe.yaml: error[other-file]: this is a Git LFS pointer, not a recipe
+  hint: fetch the file that it stands for: git lfs pull
+""",
+    ),
     "an ONNX model": (
         b"\x08\x08\x12\x07pytorch\xf5",
         """\

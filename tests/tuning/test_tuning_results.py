@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,31 @@ def test_no_file(tmp_path: Path) -> None:
             hint="give the results.jsonl that the bundle's run wrote",
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("a tar archive", "give the results.jsonl that the bundle's run wrote"),
+        ("an ONNX model", "give the results.jsonl that the bundle's run wrote"),
+        ("a Git LFS pointer", "fetch the file that it stands for: git lfs pull"),
+    ],
+)
+def test_a_file_of_another_kind_is_one_mistake(tmp_path: Path, kind: str, hint: str) -> None:
+    """As the bundle itself, in place of what its run wrote."""
+    path = tmp_path / "given"
+    if kind == "a tar archive":
+        (tmp_path / "README").write_text("one\ntwo\n")
+        with tarfile.open(path, "w") as bundle:
+            bundle.add(tmp_path / "README", "README")
+    elif kind == "an ONNX model":
+        path.write_bytes(b"\x08\x08\x12\x07pytorch\n\n\n")
+    else:
+        path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    message = f"'{path}' holds no results of a measurement: it is {kind}"
+    with pytest.raises(BoltError) as raised:
+        read_results(path)
+    assert raised.value.diagnostics == (Diagnostic("results-unreadable", message, hint=hint),)
 
 
 def test_what_is_no_file_or_too_large(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from bolt_build.schema.recipe import Recipe, TargetSpec
 from bolt_build.sizes import sizes_of
 from bolt_build.targets import Target
 from bolt_build.toolchain import Toolchain
-from bolt_build.user_files import shell_word
+from bolt_build.user_files import leads_nowhere, shell_word
 
 if TYPE_CHECKING:
     from bolt_build.lockfile.contents import LockedTarget
@@ -223,7 +223,9 @@ def target_lock(recipe: Recipe, spec: TargetSpec, target: Target) -> TargetLock:
     path = Path(recipe.tuning.lock)
     shown = os.path.relpath(path)
     if not path.exists():
-        return TargetLock(recipe, spec, target, path.name, absent=f"{shown} is not there yet")
+        linked = leads_nowhere(path)
+        absent = f"{shown} is not there yet" if linked is None else f"{shown} is a link to {linked}, which is not there"
+        return TargetLock(recipe, spec, target, path.name, absent=absent)
     # Reading locks loads jsonschema and the graph: targets without a lock need neither.
     from bolt_build.lockfile.reading import load_lock
 

@@ -9,14 +9,26 @@ import onnx.defs
 from google.protobuf.message import DecodeError
 
 from bolt_build.graph.onnx_model.onnx_findings import Findings
-from bolt_build.user_files import CHECKPOINT, LFS_POINTER, ONNX_TEXT, known_kind, read_regular
+from bolt_build.user_files import (
+    CHECKPOINT,
+    LFS_POINTER,
+    LFS_PULL,
+    ONNX_TEXT,
+    PICKLE,
+    SAFETENSORS,
+    known_kind,
+    read_regular,
+)
 
 OLDEST_OPSET = 7
 LARGEST_FILE = 2**31 - 1
 _LARGEST_VERSION = 2**31 - 1
+_EXPORT = "export the model: torch.onnx.export, or 'bolt-build init MODULE:FUNCTION'"
 _MENDS = {
-    LFS_POINTER: "fetch the file that it stands for: git lfs pull",
-    CHECKPOINT: "export the model: torch.onnx.export, or 'bolt-build init MODULE:FUNCTION'",
+    LFS_POINTER: LFS_PULL,
+    CHECKPOINT: _EXPORT,
+    PICKLE: _EXPORT,
+    SAFETENSORS: _EXPORT,
     ONNX_TEXT: "save it in binary form: onnx.save(onnx.load(path, 'textproto'), path)",
 }
 """What to do about a file of another kind, where that is known."""

@@ -25,11 +25,12 @@ from bolt_build.tuning.exchange.engine_results import (
 )
 from bolt_build.tuning.exchange.result_fields import DamagedError
 from bolt_build.tuning.records.kernel_record import Statistics, Status
-from bolt_build.user_files import MEBIBYTE, read_regular
+from bolt_build.user_files import LFS_POINTER, LFS_PULL, MEBIBYTE, binary_kind, read_regular
 
 RESULTS_VERSION = 2
 _OF_ENGINES = ("swaps", "plans", "engines", "unplayed")
 LARGEST_RESULTS = 64 * MEBIBYTE
+_RESULTS = "give the results.jsonl that the bundle's run wrote"
 """Bytes of a results file: a candidate's line has some 300, and ResNet-50 with three batches a thousand candidates."""
 
 WITHOUT_ENGINES = 1
@@ -93,14 +94,16 @@ class Results:
 def read_results(path: Path) -> Results:
     """The contents of a results file; a last line that is not whole is left out, as of a measurement that was ended.
 
-    Raises BoltError: "results-unreadable" (no such file, no file, or one of more than 64 MiB), "results-version" (of
-    another version), or one "results-damaged" for each line that is none of a results file.
+    Raises BoltError: "results-unreadable" (no such file, no file, one of another kind, or of more than 64 MiB),
+    "results-version" (of another version), or one "results-damaged" for each line that is none of a results file.
     """
     try:
-        text = read_regular(path, LARGEST_RESULTS).decode("utf-8", errors="replace")
+        data = read_regular(path, LARGEST_RESULTS)
     except OSError as error:
         raise BoltError([_unreadable(path, error.strerror or str(error))]) from error
-    return results_of(text, path)
+    if (kind := binary_kind(data)) is not None:
+        raise BoltError([_unreadable(path, f"it is {kind}", LFS_PULL if kind == LFS_POINTER else _RESULTS)])
+    return results_of(data.decode("utf-8", errors="replace"), path)
 
 
 def results_of(text: str, path: Path) -> Results:
@@ -146,12 +149,8 @@ def results_text(results: Results) -> str:
     return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
 
 
-def _unreadable(path: Path, why: str) -> Diagnostic:
-    return Diagnostic(
-        "results-unreadable",
-        f"'{path}' holds no results of a measurement: {why}",
-        hint="give the results.jsonl that the bundle's run wrote",
-    )
+def _unreadable(path: Path, why: str, hint: str = _RESULTS) -> Diagnostic:
+    return Diagnostic("results-unreadable", f"'{path}' holds no results of a measurement: {why}", hint=hint)
 
 
 @dataclass
