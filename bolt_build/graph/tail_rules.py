@@ -46,9 +46,15 @@ def _computed(node: Node, tails: Sequence[Tail], kinds: Sequence[np.dtype[np.gen
     return Tail(result)
 
 
-def image_by_image(node: Node, at: Padded) -> Tails:
-    """Of an operator that computes each image of input 0 by itself: padding may be images."""
-    name, shape = node.inputs[0], at.shape(node.outputs[0])
-    if any(at.tails(other) for other in node.inputs[1:]) or any(at.axis(name, step) for step in at.tails(name)):
+def image_by_image(node: Node, at: Padded, apart: Sequence[int] = ()) -> Tails:
+    """Of an operator that computes each image of input 0 by itself, and positions of the axes `apart`: padding may be
+    images, or such positions."""
+    name, shape, found = node.inputs[0], at.shape(node.outputs[0]), dict[int, Tail]()
+    for step in at.tails(name):
+        axis = at.axis(name, step)
+        if axis and axis not in apart:
+            raise PaddingReaches("mixes neighbours along it")
+        found[at.moved(name, step, shape, axis)] = ANYTHING
+    if any(at.tails(other) for other in node.inputs[1:]):
         raise PaddingReaches("mixes neighbours along it")
-    return {at.moved(name, step, shape, 0): ANYTHING for step in at.tails(name)}
+    return found

@@ -92,6 +92,10 @@ ACCEPTED = {
     "least of each token, by its place": ended(
         node("ArgMin", "hidden", "least", axis=2), node("GatherElements", "x least", "y", axis=2),
     ),
+    "channels that are padded and cropped": ended(node("Pad", "hidden sides", "y", mode="reflect")),
+    "a window of one token": ended(
+        node("Transpose", "hidden", "moved2", perm=[0, 2, 1]), node("Conv", "moved2 pixel", "y", group=2),
+    ),
     "two outputs of each token": ended(node("Concat", "hidden x", "y", axis=2)),
 }  # fmt: skip
 
@@ -146,6 +150,12 @@ REFUSED = {
     "rows of all sentences": (
         ended(node("Reshape", "hidden rows_shape", "y")), "'y' is an output that has it as a part of an axis",
     ),
+    "more tokens": (ended(node("Pad", "hidden behind", "y")), "'Pad_30' pads or crops along it"),
+    "every second token": (
+        ended(node("Transpose", "hidden", "moved2", perm=[0, 2, 1]), node("Conv", "moved2 pixel", "y", strides=[2],
+              group=2)),
+        "'Conv_31' mixes neighbours along it",
+    ),
     "neighbours": (
         ended(node("Transpose", "hidden", "moved2", perm=[0, 2, 1]), node("Conv", "moved2 window", "y", pads=[1, 1])),
         "'Conv_31' mixes neighbours along it",
@@ -156,12 +166,13 @@ REFUSED = {
 def with_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
     numbers = {
         "last_axis": [2], "axis_one": 1, "rows_shape": [-1, 32], "back_shape": [2, -1, 32], "minus": [-1],
-        "end": [1 << 40], "order": np.zeros((2, 3, 32), np.int64),
+        "sides": [0, 0, 3, 0, 0, -2], "behind": [0, 0, 0, 0, 1, 0], "end": [1 << 40],
+        "order": np.zeros((2, 3, 32), np.int64),
     }  # fmt: skip
     proto.graph.initializer.extend(
         onnx.numpy_helper.from_array(np.asarray(value, np.int64), name) for name, value in numbers.items()
     )
-    for name, shape in (("window", (4, 32, 3)), ("update", (2, 3, 32))):
+    for name, shape in (("window", (4, 32, 3)), ("pixel", (4, 16, 1)), ("update", (2, 3, 32))):
         proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(shape, np.float32), name))
     return proto
 

@@ -202,6 +202,16 @@ class Pad(_Moves):
             shape.append(kept + max(begin, 0) + max(end, 0))
         return (TensorType(x.dtype, tuple(shape)),)
 
+    def tails(self, node: Node, at: Padded) -> Tails:
+        """Other axes may get more or fewer positions."""
+        (name,), shape, found = node.inputs, at.shape(node.outputs[0]), dict[int, Tail]()
+        for step in at.tails(name):
+            axis = at.axis(name, step)
+            if self.begin[axis] or self.end[axis]:
+                raise PaddingReaches("pads or crops along it")
+            found[at.moved(name, step, shape, axis)] = ANYTHING
+        return found
+
     def evaluate(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         (x,) = inputs
         sides = zip(x.shape, self.begin, self.end, strict=True)

@@ -87,7 +87,10 @@ class Conv(Op):
         return x.elements - prod(x.shape[:2]) * self.windows(kernel).touched(x.shape[2:])
 
     def tails(self, node: Node, at: Padded) -> Tails:
-        return image_by_image(node, at)
+        """Windows of one cell that do not move on read their own position alone."""
+        kernel = at.shape(node.inputs[1])[2:]
+        alone = {*kernel, *self.strides} <= {1} and {*self.pads_begin, *self.pads_end} <= {0}
+        return image_by_image(node, at, range(2, 2 + len(kernel)) if alone else ())
 
 
 def import_conv(node: NodeImport) -> None:
