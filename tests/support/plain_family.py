@@ -17,7 +17,7 @@ from bolt_build.families.base import (
     StepExpressions,
     TensorFormat,
 )
-from bolt_build.families.common.offered import refuse_unoffered
+from bolt_build.families.common.refusals import refuse_unoffered
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.targets import Target
 

@@ -23,8 +23,8 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.attention import mask_images
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.groups import with_leaders
 from bolt_build.families.common.header_family import HeaderFamily
+from bolt_build.families.common.leaders import with_leaders
 from bolt_build.families.common.problems import problem_of
 from bolt_build.families.common.refusals import refused
 from bolt_build.families.common.tensor_cores import refuse_target

@@ -183,9 +183,9 @@ def others_of(shape: Shape, scores: int) -> int:
     return (OPERATIONS + (CAPPED if shape.capped else 0)) * scores
 
 
-def beside(load: Load, gpu: Gpu) -> int:
+def occupancy(load: Load, gpu: Gpu) -> int:
     """Blocks that a multiprocessor holds at once."""
-    return blocks.beside(load.threads, load.registers, load.shared, gpu)
+    return blocks.occupancy(load.threads, load.registers, load.shared, gpu)
 
 
 def registers_beside(warpgroups: int, blocks: int) -> int:
@@ -234,7 +234,7 @@ def seconds_of(shape: Shape, load: Load, blocks: int, steps: Steps, share: float
     powers, masked = load.powers / (POWERS * clock), load.masked / clock
     others = load.others / (lanes * clock) + load.read / (128 * clock)
     step = (products + powers + _HIDDEN * others) / pace.reached + masked
-    busiest, resident = ceil(blocks / gpu.sms), beside(load, gpu)
+    busiest, resident = ceil(blocks / gpu.sms), occupancy(load, gpu)
     # A warp does one after the other, and has a quarter of the multiprocessor.
     alone = (products + powers + others) * max(1.0, 4 * 32 / load.threads) * pace.alone
     chain = pace.step + alone + masked / 2

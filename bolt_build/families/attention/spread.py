@@ -80,7 +80,7 @@ class SpreadTile:
         return ceil(self.tile.blocks(shape) / self._at_once(shape, gpu))
 
     def _at_once(self, shape: Shape, gpu: Gpu) -> int:
-        return clusters_at_once(self.blocks, self.tile.beside(shape, gpu, apart=True), gpu)
+        return clusters_at_once(self.blocks, self.tile.occupancy(shape, gpu, apart=True), gpu)
 
     def flops(self, shape: Shape) -> int:
         return self.tile.flops(shape)

@@ -20,7 +20,7 @@ from bolt_build.families.attention.kind import (
     seconds_of,
 )
 from bolt_build.families.attention.shape import SPACE, Shape, aligned
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.numbered import Numbered
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -91,9 +91,9 @@ class WarpTile(Numbered):
             return Reason("half of its {} rows or more would be beyond the {} queries", self.rows, shape.queries)
         return refuse_shared(self.shared_bytes(shape, apart), gpu)
 
-    def beside(self, shape: Shape, gpu: Gpu, apart: bool = False) -> int:
+    def occupancy(self, shape: Shape, gpu: Gpu, apart: bool = False) -> int:
         """Blocks that a multiprocessor holds at once."""
-        return beside(32 * self._warps, self._registers(shape), self.shared_bytes(shape, apart), gpu)
+        return occupancy(32 * self._warps, self._registers(shape), self.shared_bytes(shape, apart), gpu)
 
     def blocks(self, shape: Shape) -> int:
         return shape.pairs * ceil(shape.queries / self.rows)

@@ -13,7 +13,7 @@ _RESERVED = 1024
 """Bytes of shared memory that each block costs beside its own."""
 
 
-def beside(threads: int, registers: int, shared: int, gpu: Gpu) -> int:
+def occupancy(threads: int, registers: int, shared: int, gpu: Gpu) -> int:
     """Blocks that a multiprocessor holds at once, one at least: of so many threads, with so many registers each, and
     `shared` bytes of shared memory."""
     room = (

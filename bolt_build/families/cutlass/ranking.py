@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bolt_build.families.common.groups import with_leaders
+from bolt_build.families.common.leaders import with_leaders
 from bolt_build.families.cutlass.kinds.kind import Offer
 
 _SURE = 3

@@ -195,9 +195,9 @@ class Load:
     busy: float
 
 
-def beside(load: Load, gpu: Gpu) -> int:
+def occupancy(load: Load, gpu: Gpu) -> int:
     """Blocks that a multiprocessor holds at once."""
-    return blocks.beside(load.threads, load.registers, load.shared, gpu)
+    return blocks.occupancy(load.threads, load.registers, load.shared, gpu)
 
 
 def seconds_of(shape: Shape, load: Load, blocks: int, run: int, target: Target) -> float:
@@ -206,7 +206,7 @@ def seconds_of(shape: Shape, load: Load, blocks: int, run: int, target: Target) 
     and a launch."""
     gpu = gpu_of(target)
     busiest = ceil(blocks / gpu.sms)
-    waits = ceil(busiest / beside(load, gpu)) * (_BEGIN + run * _TILE)
+    waits = ceil(busiest / occupancy(load, gpu)) * (_BEGIN + run * _TILE)
     return limited_by(shape, replace(load, read=load.read * run), blocks, busiest * run * load.busy, target, waits)
 
 

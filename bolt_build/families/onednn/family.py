@@ -19,8 +19,8 @@ from bolt_build.families.base import (
     TensorFormat,
 )
 from bolt_build.families.common.cost import roofline
-from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.families.common.problems import problem_of
+from bolt_build.families.common.refusals import refuse_unoffered
 from bolt_build.families.onednn.kernels import RULES
 from bolt_build.graph.ir import Graph, Node
 from bolt_build.targets import Target

@@ -26,8 +26,8 @@ from bolt_build.families.base import (
 )
 from bolt_build.families.common.cost import OVERLAPPED, moved, roofline
 from bolt_build.families.common.element_types import COMPUTED
-from bolt_build.families.common.offered import refuse_unoffered
 from bolt_build.families.common.problems import problem_of
+from bolt_build.families.common.refusals import refuse_unoffered
 from bolt_build.families.common.stages import Reach, may_share, spreads
 from bolt_build.families.portable.form import AnyForm
 from bolt_build.families.portable.kernels import RULES

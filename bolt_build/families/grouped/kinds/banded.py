@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.kinds.singles import Singles
 from bolt_build.families.grouped.kinds.tensor_core import instruction
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
@@ -136,7 +136,7 @@ class BandedTile(Numbered, Singles):
         read = 2 * rows * self.pixels(shape) * self.channels
         load = Load(self.threads, self.registers(shape), self.shared_bytes(shape), read, busy)
         busiest = ceil(blocks / gpu.sms)
-        rounds = ceil(busiest / beside(load, gpu))
+        rounds = ceil(busiest / occupancy(load, gpu))
         computed = max(busiest * busy, rounds * rows * _WAIT * clock)
         return limited_by(shape, load, blocks, rounds * _BEGIN + computed, target)
 

@@ -14,7 +14,7 @@ from bolt_build.families.common.cost import OVERLAPPED
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.kinds.singles import strip_pitch
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, planes, wide
 from bolt_build.families.reason import Reason
@@ -144,7 +144,7 @@ class DepthwiseTile:
         registers = 40 + (self._weight_registers(shape) if self.held else self.vector) + results + 2 * self.vector
         load = Load(self.threads, registers, self.shared_bytes(shape), read * run, 0.0)
         blocks = self.blocks(shape, run)
-        busiest, resident = ceil(blocks / gpu.sms), beside(load, gpu)
+        busiest, resident = ceil(blocks / gpu.sms), occupancy(load, gpu)
         together = min(busiest, resident) * warps
         reached = _EFFICIENCY * together / (together + _HALF)
         busy = max(32 * warps * thread / reached, from_shared) / every_second

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.kinds.singles import Singles
 from bolt_build.families.grouped.kinds.tensor_core import instruction
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
@@ -103,7 +103,7 @@ class DiagonalTile(Numbered, Singles):
         )
         blocks = self.blocks(shape, run)
         busiest = ceil(blocks / gpu.sms)
-        rounds = ceil(busiest / beside(load, gpu))
+        rounds = ceil(busiest / occupancy(load, gpu))
         return limited_by(shape, load, blocks, max(busiest * busy, rounds * height * _ROW), target)
 
     def sums(self, shape: Shape) -> Sums | None:

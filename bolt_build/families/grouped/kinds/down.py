@@ -13,7 +13,7 @@ from bolt_build.dtypes import DType
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.kinds.tensor_core import fragments, instruction, load_width, octets, unit, unit_count
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
@@ -111,7 +111,7 @@ class DownTile(Numbered):
         load = Load(32 * warps, self.registers(shape), self.shared_bytes(shape), read, busy)
         blocks = self.blocks(shape, run)
         busiest = ceil(blocks / gpu.sms)
-        rounds = ceil(busiest / beside(load, gpu))
+        rounds = ceil(busiest / occupancy(load, gpu))
         alone = rounds * (_BEGIN + height * (_WAIT + row) * clock)
         return limited_by(shape, load, blocks, max(busiest * busy, alone), target)
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.kinds.singles import Singles
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.targets import Gpu, Target
@@ -100,7 +100,7 @@ class RowsTile(Numbered, Singles):
             self.threads, self.registers(shape), self.shared_bytes(shape), height * width * self.channels * 2, busy
         )
         blocks = self.blocks(shape, run)
-        busiest, resident = ceil(blocks / gpu.sms), beside(load, gpu)
+        busiest, resident = ceil(blocks / gpu.sms), occupancy(load, gpu)
         rounds = ceil(busiest / resident)
         reached = (_EFFICIENCY if shape.taps <= 9 else _MANY_TAPS) * (_SEVEN if self.each == 7 else 1.0)
         computed = max(busiest * busy / reached, rounds * height * _ROW)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.kinds.singles import Singles, strip_pitch
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
@@ -125,7 +125,7 @@ class SlidingTile(Numbered, Singles):
         load = Load(self.threads, self.registers(shape), self.shared_bytes(shape), read, busy)
         blocks = self.blocks(shape, run)
         busiest = ceil(blocks / gpu.sms)
-        together = min(busiest, beside(load, gpu))
+        together = min(busiest, occupancy(load, gpu))
         # Full rounds of blocks, and a last one of fewer warps, which keep a multiprocessor less busy.
         full, left = divmod(busiest, together)
         computed = busy * sum(count / _reached(count * warps) for count in (*[together] * full, left) if count)

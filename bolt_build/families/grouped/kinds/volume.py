@@ -11,7 +11,7 @@ from math import ceil, gcd
 from bolt_build.families.common.blocks import refuse_held, refuse_shared, refuse_threads
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
-from bolt_build.families.grouped.kind import Kind, Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Kind, Load, Sums, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.kinds.singles import Singles, strip_pitch
 from bolt_build.families.grouped.shape import SPACE, Depths, Shape, aligned, wide
 from bolt_build.targets import Gpu, Target
@@ -150,7 +150,7 @@ class VolumeTile(Singles):
         load = Load(self.threads, self.registers(shape), self.shared_bytes(shape), read, busy)
         blocks = self.blocks(shape, run)
         busiest = ceil(blocks / gpu.sms)
-        together = min(busiest, beside(load, gpu))
+        together = min(busiest, occupancy(load, gpu))
         full, left = divmod(busiest, together)
         computed = busy * sum(count / _reached(count * warps) for count in (*[together] * full, left) if count)
         computed *= 1 + _LATE / self.stages

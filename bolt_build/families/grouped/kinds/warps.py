@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from bolt_build.families.grouped.kind import Load, beside, gpu_of, norm
+from bolt_build.families.grouped.kind import Load, gpu_of, norm, occupancy
 from bolt_build.families.grouped.shape import Shape, aligned, wide
 from bolt_build.targets import Target
 
@@ -78,7 +78,7 @@ def seconds_of(shape: Shape, load: Load, work: Work, blocks: int, run: int, targ
     """Predicted time of `blocks` blocks of `run` tiles, each of which reads `load.read` bytes; and a launch."""
     gpu = gpu_of(target)
     busiest = ceil(blocks / gpu.sms)
-    together = min(busiest, beside(load, gpu))
+    together = min(busiest, occupancy(load, gpu))
     full, left = divmod(busiest, together)
     shared = max(work.instructions / 4 / _ISSUED, work.products / _REACHED, work.shared / _REACHED)
     alone = work.longest + work.waits

@@ -16,7 +16,7 @@ from typing import ClassVar
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Load, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Load, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.kinds.tensor_core import instruction
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned
 from bolt_build.families.reason import Reason
@@ -165,7 +165,7 @@ class BandTile(Numbered):
         together = 32 // lanes(chunks) * self.warps
         of_positions = ceil(positions / together) * _POSITION * (1 if self.parts == 1 else 2)
         alone = _BEGIN + self.slabs(shape) * (_SLAB + of_slab * clock) + of_positions * clock
-        waits = ceil(blocks // self.parts / clusters_at_once(self.parts, beside(load, gpu), gpu)) * alone
+        waits = ceil(blocks // self.parts / clusters_at_once(self.parts, occupancy(load, gpu), gpu)) * alone
         return limited_by(shape, load, blocks, busiest * busy, target, waits)
 
     def flops(self, shape: Shape) -> int:

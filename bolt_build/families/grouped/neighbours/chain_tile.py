@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from bolt_build.families.common.blocks import refuse_shared
 from bolt_build.families.common.numbered import Numbered
-from bolt_build.families.grouped.kind import Load, Sums, beside, gpu_of, limited_by
+from bolt_build.families.grouped.kind import Load, Sums, gpu_of, limited_by, occupancy
 from bolt_build.families.grouped.shape import SPACE, Shape, aligned, wide
 from bolt_build.families.reason import Reason
 from bolt_build.targets import Gpu, Target
@@ -105,7 +105,7 @@ def seconds_of(
     instructions of a warp. A product in front makes them, for which all warps wait so many times."""
     alone = waits * _SLAB + slabs * instructions * _CLOCKS / clocks_a_second(target) + load.read / _LOADS
     gpu = gpu_of(target)
-    together = min(beside(load, gpu), ceil(blocks / gpu.sms))
+    together = min(occupancy(load, gpu), ceil(blocks / gpu.sms))
     return _in_turn(chain, load, blocks, alone, _EFFICIENCY * together**_BESIDE, target)
 
 
@@ -118,7 +118,7 @@ def _in_turn(chain: ChainShape, load: Load, blocks: int, alone: float, efficienc
     """Predicted time of blocks, of which one by itself takes `alone`."""
     gpu = gpu_of(target)
     busiest = ceil(blocks / gpu.sms)
-    waits = ceil(busiest / beside(load, gpu)) * alone
+    waits = ceil(busiest / occupancy(load, gpu)) * alone
     return limited_by(chain.conv, load, blocks, busiest * load.busy / efficiency, target, waits)
 
 

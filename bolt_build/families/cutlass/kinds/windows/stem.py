@@ -8,7 +8,7 @@ from math import ceil, gcd
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import Candidate, Expense, KernelProblem, KernelUnit, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cxx import boolean, struct
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.functors import instructions
@@ -172,7 +172,7 @@ class StemConv:
 
     def blocks(self, tile: StemTile, gpu: Gpu) -> int:
         """That share the tiles: as many as the GPU has room for."""
-        return min(self.tiles(tile), gpu.sms * beside(_THREADS, _REGISTERS, self.shared(tile), gpu))
+        return min(self.tiles(tile), gpu.sms * occupancy(_THREADS, _REGISTERS, self.shared(tile), gpu))
 
 
 def _stem(problem: KernelProblem) -> StemConv:

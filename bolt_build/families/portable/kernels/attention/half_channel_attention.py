@@ -9,7 +9,7 @@ from math import ceil
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.attention.channel_heads import channel_heads, parameters, types
@@ -86,7 +86,7 @@ def _seconds(problem: KernelProblem, tile: ChannelTile, target: Target) -> float
     depth, tiles = _depth(problem), ceil(of.rows / _TILE)
     copies = _TILE * depth / _lanes(problem, problem.inputs[0].row) / _THREADS
     registers = 64 + 3 * depth
-    resident = beside(_THREADS, registers, _shared(problem, tile), gpu) * gpu.sms
+    resident = occupancy(_THREADS, registers, _shared(problem, tile), gpu) * gpu.sms
     rounds = ceil(of.images * of.heads / resident)
     block = tiles * (2 * _PRODUCTS * max(1.0, depth / 32) ** 2 + 3 * copies * _COPY)
     return _BEGIN + rounds * block + problem.nbytes / target.bandwidth + target.launch_seconds

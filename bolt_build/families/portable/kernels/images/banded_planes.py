@@ -10,7 +10,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.images.half_planes import (
@@ -91,7 +91,7 @@ def _tiles(images: Images, gpu: Gpu) -> Iterator[BandedTile]:
         if strip > 1 and column_tiles_of(images) < strip:
             continue
         tile = BandedTile(warps, strip, most, images.outer)
-        there = gpu.sms * warps * beside(_WARP * warps, tile.registers(images), 0, gpu) * waves
+        there = gpu.sms * warps * occupancy(_WARP * warps, tile.registers(images), 0, gpu) * waves
         strips = tile.strips(images)
         cuts = min(max(there // (strips * images.outer), 1), most)
         turns = ceil(images.outer * strips * cuts / there)
@@ -160,7 +160,7 @@ def _seconds(problem: KernelProblem, tile: BandedTile, target: Target) -> float:
     issued = turns * (blocks * block + tiles * of_tile) + fill
     waits = turns * (blocks * (_BLOCK_WAIT + 40 * wide) + tiles * (_TILE_WAIT + 40 * tall)) + 2 * fill
     warps = tile.blocks(images) * tile.warps / gpu.sms
-    there = min(beside(_WARP * tile.warps, tile.registers(images), tile.shared(images), gpu) * tile.warps, warps)
+    there = min(occupancy(_WARP * tile.warps, tile.registers(images), tile.shared(images), gpu) * tile.warps, warps)
     waves = ceil(warps / there - _LAST_WAVE)
     again = 1 + (tall - 1) * _ROWS * (tile.cuts(images) - 1) / rows.extent * _AGAIN
     memory = moved(problem.nbytes, target) / _REACHED * again

@@ -11,7 +11,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.portable.form import Form
@@ -107,7 +107,7 @@ class HalfPlanesTile(NumberTile):
 
     def resident(self, images: Images, gpu: Gpu) -> int:
         """Blocks of a multiprocessor."""
-        return beside(_WARP * self.warps, self.registers(images), self.shared(images), gpu)
+        return occupancy(_WARP * self.warps, self.registers(images), self.shared(images), gpu)
 
     def text(self, images: Images) -> str:
         """A `HalfPlanesTile` of `half_planes.h`."""

@@ -10,7 +10,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.images.staged_planes import Planes, refuse_planes
@@ -286,7 +286,7 @@ def seconds(problem: KernelProblem, tile: JoinedTile, target: Target, rows: Join
     assert gpu is not None, "rows are joined on GPUs"
     of, work = rows.of, _work(tile, rows)
     blocks = ceil(tile.parts(of) / tile.turns)
-    resident = beside(tile.block, 40 + tile.together * rows.lanes, tile.shared(rows), gpu)
+    resident = occupancy(tile.block, 40 + tile.together * rows.lanes, tile.shared(rows), gpu)
     waves, there = blocks / (resident * gpu.sms), min(float(resident), blocks / gpu.sms)
     rate, busy = target.rate("fp32") / 2, min(1.0, there * tile.block / _THREADS) ** 0.5
     memory = moved(problem.nbytes, target) / _REACHED + _AGAIN * work.again / target.bandwidth

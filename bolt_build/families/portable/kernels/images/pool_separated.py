@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.images.pool_sliding import refuse_windows_that_slide
@@ -206,7 +206,7 @@ def _seconds(problem: KernelProblem, tile: SeparatedTile, target: Target) -> flo
     own += columns * (_ITEM + _LOADED * of.high.span(tile.tall) + of.high.joins(tile.tall) + tile.tall)
     each = tile.long * (_STORED + _AVERAGED * of.averages)
     own += lines * (_ITEM + _CELL * of.wide.span(tile.long) + of.wide.joins(tile.long) + each)
-    resident = max(min(beside(BLOCK, _REGISTERS, tile.shared(of), gpu), 3), 1)
+    resident = max(min(occupancy(BLOCK, _REGISTERS, tile.shared(of), gpu), 3), 1)
     issue = blocks * BLOCK * own / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
     waves = ceil(ceil(blocks / gpu.sms) / resident)
     again = tile.rows_given(of) * ceil(of.high.made / rows) / of.high.given

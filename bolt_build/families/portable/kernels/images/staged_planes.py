@@ -9,7 +9,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.rows import WARP
@@ -208,7 +208,7 @@ def seconds(problem: KernelProblem, tile: StagedPlanesTile, target: Target, of: 
     gpu = target.gpu
     assert gpu is not None, "rows are staged on GPUs"
     blocks, block = tile.blocks(of), tile.block(of)
-    resident = beside(block, tile.registers(of) + _OTHERS, tile.shared(of), gpu)
+    resident = occupancy(block, tile.registers(of) + _OTHERS, tile.shared(of), gpu)
     rounds, there = blocks / (resident * gpu.sms), min(float(resident), blocks / gpu.sms)
     # Rows that two blocks need are read twice.
     again = max(blocks * tile.given(of) - of.many * of.rows * of.row, 0) * of.read

@@ -10,7 +10,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.images.staged_planes import Planes, StagedPlanesTile, refuse_planes
@@ -71,7 +71,7 @@ class StreamedPlanesTile(StagedPlanesTile):
 
     def resident(self, of: Planes, gpu: Gpu) -> int:
         """Blocks of a multiprocessor."""
-        return beside(self.block(of), self.registers(of) + _OTHERS, self.shared(of), gpu)
+        return occupancy(self.block(of), self.registers(of) + _OTHERS, self.shared(of), gpu)
 
 
 def tiles(of: Planes, gpu: Gpu) -> Iterator[StreamedPlanesTile]:

@@ -9,7 +9,7 @@ from math import ceil, gcd
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.rows import LANES, WARP
@@ -78,7 +78,7 @@ def least_loads(threads: int, of: Lines) -> int:
 
 def _room(tile: GroupTile, of: Lines, gpu: Gpu) -> int:
     """Blocks that a multiprocessor holds at once."""
-    return beside(tile.threads, 5 * tile.loads + _OTHERS, tile.shared(of), gpu)
+    return occupancy(tile.threads, 5 * tile.loads + _OTHERS, tile.shared(of), gpu)
 
 
 def tiles(of: Lines, gpu: Gpu) -> Iterator[GroupTile]:

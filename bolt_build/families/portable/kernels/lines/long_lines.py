@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
@@ -57,7 +57,7 @@ def _seconds(problem: KernelProblem, tile: TwiceTile, target: Target, of: Lines)
     gpu = target.gpu
     assert gpu is not None, "lines are a GPU's"
     blocks = ceil(of.groups * of.inner / tile.across)
-    there = min(float(beside(tile.block, _REGISTERS, 8 * tile.block, gpu)), blocks / gpu.sms)
+    there = min(float(occupancy(tile.block, _REGISTERS, 8 * tile.block, gpu)), blocks / gpu.sms)
     asked = there * tile.block * _BATCH * of.read
     reached = _REACHED * min(1.0, asked / _UNDER_WAY)
     memory = moved(problem.nbytes + _AGAIN * problem.inputs[0].nbytes, target) / reached
@@ -122,7 +122,7 @@ def _shared_seconds(problem: KernelProblem, tile: SharedTwiceTile, target: Targe
     gpu, block = target.gpu, tile.of_block
     assert gpu is not None, "lines are a GPU's"
     blocks = ceil(of.groups * of.inner / tile.across) * tile.cluster
-    resident = beside(block.block, _REGISTERS, 8 * block.block, gpu)
+    resident = occupancy(block.block, _REGISTERS, 8 * block.block, gpu)
     there = min(float(resident), blocks / gpu.sms)
     reached = _REACHED * min(1.0, there * block.block * _BATCH * of.read / _UNDER_WAY)
     memory = _SHARED * moved(problem.nbytes + _AGAIN * problem.inputs[0].nbytes, target) / reached

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.staged import Lines, refuse_lines
@@ -99,7 +99,7 @@ def seconds(problem: KernelProblem, tile: RegisterTile, target: Target, of: Line
     assert gpu is not None, "registers of threads are a GPU's"
     lines = of.groups * of.inner
     blocks = ceil(lines / tile.across)
-    resident = beside(tile.block, tile.registers(of), tile.shared(of), gpu)
+    resident = occupancy(tile.block, tile.registers(of), tile.shared(of), gpu)
     there = min(float(resident), blocks / gpu.sms)
     asked = there * tile.across * of.count * of.read
     run = tile.across * of.read

@@ -9,7 +9,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines import scan_slabs
@@ -59,7 +59,7 @@ def _seconds(problem: KernelProblem, tile: ScanPartsTile, target: Target) -> flo
     gpu, (slabs, extent, inner) = target.gpu, slabs_of(problem)
     assert gpu is not None, "forms are for GPUs"
     cuts = ceil(extent / tile.rows)
-    blocks, there = slabs * cuts, beside(THREADS, REGISTERS, scan_slabs.shared_of(problem, _of_block(tile)), gpu)
+    blocks, there = slabs * cuts, occupancy(THREADS, REGISTERS, scan_slabs.shared_of(problem, _of_block(tile)), gpu)
     rounds = ceil(cuts / (THREADS // inner) / _AT_ONCE)
     # What the first launch has read is in L2 for the second one, where it has room there.
     again = problem.inputs[0].nbytes * (0.5 if problem.inputs[0].nbytes < gpu.l2 else 1.0)

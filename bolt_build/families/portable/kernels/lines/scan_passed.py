@@ -9,7 +9,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.common.cxx import boolean
@@ -57,7 +57,7 @@ class ScanPassedTile(NumberTile):
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[ScanPassedTile]:
     lines = scanned_lines(problem)
     for words in _WORDS:
-        tile = ScanPassedTile(words, gpu.sms * beside(BLOCK, _REGISTERS[words], 0, gpu))
+        tile = ScanPassedTile(words, gpu.sms * occupancy(BLOCK, _REGISTERS[words], 0, gpu))
         if (parts := tile.parts(lines)) > 1:
             yield replace(tile, blocks=min(tile.blocks, lines.many * parts))
 
@@ -95,7 +95,7 @@ def _seconds_of(
 def _seconds(problem: KernelProblem, tile: ScanPassedTile, target: Target) -> float:
     gpu, lines = target.gpu, scanned_lines(problem)
     assert gpu is not None, "forms are for GPUs"
-    parts, there = tile.parts(lines), beside(BLOCK, _REGISTERS[tile.words], 0, gpu)
+    parts, there = tile.parts(lines), occupancy(BLOCK, _REGISTERS[tile.words], 0, gpu)
     blocks = lines.many * parts
     waves = max(1.0, blocks / min(tile.blocks, gpu.sms * there))
     return _seconds_of(problem, waves, min(1.0, blocks / gpu.sms), parts / (BLOCK * _AT_ONCE), target)
@@ -154,7 +154,7 @@ def _seconds_of_columns(problem: KernelProblem, tile: ScanPassedColumnsTile, tar
     gpu, lines = target.gpu, scanned_lines(problem)
     assert gpu is not None, "forms are for GPUs"
     parts, slots = _parts(lines, tile), tile.across * tile.lanes
-    blocks, there = _slabs(lines, tile) * parts, beside(BLOCK, _COLUMN_REGISTERS, 0, gpu)
+    blocks, there = _slabs(lines, tile) * parts, occupancy(BLOCK, _COLUMN_REGISTERS, 0, gpu)
     rounds = ceil(parts / max(BLOCK // slots, 1) / _COLUMNS_AT_ONCE) / 2 * max(slots / BLOCK, 1.0)
     run = min(slots, lines.inner) * lines.element
     of_words = {1: 4.0, 2: 2.0}.get(tile.lanes * lines.element, 1.0)

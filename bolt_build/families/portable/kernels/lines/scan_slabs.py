@@ -9,7 +9,7 @@ from math import ceil, log2, prod
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
@@ -100,7 +100,7 @@ earlier form, which had over three times the instructions."""
 def _seconds(problem: KernelProblem, tile: ScanSlabTile, target: Target) -> float:
     gpu, (slabs, extent, inner) = target.gpu, slabs_of(problem)
     assert gpu is not None, "forms are for GPUs"
-    there = beside(THREADS, REGISTERS, shared_of(problem, tile), gpu)
+    there = occupancy(THREADS, REGISTERS, shared_of(problem, tile), gpu)
     of_one = ceil(slabs / gpu.sms) if slabs < 4 * gpu.sms else slabs / gpu.sms
     joined = 1 + THREADS // inner / _JOINED
     added = of_one * extent * inner / ELEMENTS * joined
@@ -156,7 +156,7 @@ def _seconds_of_cluster(problem: KernelProblem, tile: ScanClusterTile, target: T
     gpu, (slabs, _, inner) = target.gpu, slabs_of(problem)
     assert gpu is not None, "forms are for GPUs"
     own, blocks = _of_block(problem, tile), slabs * tile.cluster
-    there = beside(THREADS, REGISTERS, shared_of(problem, own), gpu)
+    there = occupancy(THREADS, REGISTERS, shared_of(problem, own), gpu)
     of_one = ceil(blocks / gpu.sms) if blocks < 4 * gpu.sms else blocks / gpu.sms
     added = of_one * own.rows * inner / ELEMENTS * (1 + THREADS // inner / _JOINED)
     met = _BEGIN + _MEETS + _CLUSTER * log2(tile.cluster)

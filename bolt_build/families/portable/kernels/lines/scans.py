@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil, log2, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
@@ -157,7 +157,7 @@ def _seconds(
     """Of `rounds` of loads of each of `blocks` blocks, whose bytes are `under_way` together on average."""
     gpu = target.gpu
     assert gpu is not None, "forms are for GPUs"
-    resident = min(beside(BLOCK, _REGISTERS, 0, gpu), blocks / gpu.sms)
+    resident = min(occupancy(BLOCK, _REGISTERS, 0, gpu), blocks / gpu.sms)
     reached = min(most, 2 * under_way * resident * gpu.sms / (_WAIT * target.bandwidth))  # stores wait for nobody
     issue = issued / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
     memory = moved(problem.nbytes, target) / reached

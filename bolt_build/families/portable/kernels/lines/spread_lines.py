@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.staged import Lines
@@ -84,7 +84,7 @@ def _seconds(problem: KernelProblem, tile: SpreadTile, target: Target, of: Lines
     gpu = target.gpu
     assert gpu is not None, "lines are a GPU's"
     blocks, shared = of.groups * tile.cluster, tile.holds * _KIB
-    there = min(float(beside(tile.threads, _REGISTERS, shared, gpu)), blocks / gpu.sms)
+    there = min(float(occupancy(tile.threads, _REGISTERS, shared, gpu)), blocks / gpu.sms)
     again = max(0.0, 1 - shared / (_ACCESS * _words(of, tile.cluster)))
     nbytes = problem.nbytes + _AGAIN * again * problem.inputs[0].nbytes
     memory = moved(nbytes, target) / (_REACHED * there / (there + _ALONE)) if there >= 1 else 0.0

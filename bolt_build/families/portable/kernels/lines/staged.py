@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.rows import WARP
@@ -196,7 +196,7 @@ def _issued(tile: StagedTile, of: Lines) -> float:
 
 def _resident(tile: StagedTile, of: Lines, gpu: Gpu) -> int:
     """Blocks of a multiprocessor."""
-    return beside(tile.block, _OTHERS + tile.loads(of) + of.around, tile.shared(of), gpu)
+    return occupancy(tile.block, _OTHERS + tile.loads(of) + of.around, tile.shared(of), gpu)
 
 
 def _rounds(tile: StagedTile, of: Lines, gpu: Gpu) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.number_tile import NumberTile
@@ -94,7 +94,7 @@ def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     issued = lines * tile.threads * own / (target.rate("fp32") / 2) / _ISSUED
     blocks = ceil(lines * tile.threads / tile.block)
     registers = _REGISTERS + tile.holds * ceil(indices.format.dtype.nbytes / 4)
-    rounds = ceil(blocks / (gpu.sms * beside(tile.block, registers, _shared(problem, tile), gpu)))
+    rounds = ceil(blocks / (gpu.sms * occupancy(tile.block, registers, _shared(problem, tile), gpu)))
     return float(max(memory, issued, rounds * turns * _ROUND) + OVERLAPPED * target.launch_seconds)
 
 

@@ -8,7 +8,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.geometry import around
 from bolt_build.families.portable.form import Form
@@ -65,7 +65,7 @@ def _refuse(problem: KernelProblem, gpu: Gpu) -> str | None:
 
 def _tiles(problem: KernelProblem, gpu: Gpu) -> Iterator[StagedTuplesTile]:
     """As many blocks as a GPU holds, and a few times as many, of which each makes more than it has read."""
-    batches, there = _batches(problem), beside(_THREADS, _REGISTERS, _shared(problem), gpu)
+    batches, there = _batches(problem), occupancy(_THREADS, _REGISTERS, _shared(problem), gpu)
     worth = max(1, problem.outputs[0].nbytes // max(problem.inputs[0].nbytes, 1))
     for waves in (1, 2):
         cuts = min(_MOST, worth, max(1, waves * gpu.sms * there // batches))
@@ -91,7 +91,7 @@ of a round of so many words a thread, as three shapes took on an H200."""
 def _seconds(problem: KernelProblem, tile: StagedTuplesTile, target: Target) -> float:
     gpu, data, indices, made = target.gpu, *problem.inputs, problem.outputs[0]
     assert gpu is not None, "forms are for GPUs"
-    blocks, there = _batches(problem) * tile.cuts, beside(_THREADS, _REGISTERS, _shared(problem), gpu)
+    blocks, there = _batches(problem) * tile.cuts, occupancy(_THREADS, _REGISTERS, _shared(problem), gpu)
     memory = moved(indices.nbytes + made.nbytes + data.nbytes, target) / _REACHED
     rows = rows_of(tile.lanes, slice_of(problem))
     elements = made.nbytes / size_of(problem) * _ELEMENT * (1 + rows * depth_of(problem) / tile.lanes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import moved
 from bolt_build.families.common.text_form import Named, Reader
 from bolt_build.families.portable.form import Form
@@ -49,7 +49,7 @@ class AheadTile:
 
     def at_once(self, nest: HeldNest, element: int, gpu: Gpu) -> int:
         """Clusters that a GPU holds at once: registers have room for `held.resident` blocks of a multiprocessor."""
-        shared = beside(self.held.threads, 1, self.shared(nest, element), gpu)
+        shared = occupancy(self.held.threads, 1, self.shared(nest, element), gpu)
         return max(1, gpu.sms * min(self.held.resident, shared) // self.held.cluster)
 
 
@@ -58,7 +58,7 @@ def tiles(nest: HeldNest, element: int, gpu: Gpu) -> Iterator[AheadTile]:
     two or three rounds of them."""
     for held in norm_held.tiles(nest, element, gpu):
         loose, _ = held.at_once(element, gpu)
-        room = beside(held.threads, 1, AheadTile(held, 2).shared(nest, element), gpu)
+        room = occupancy(held.threads, 1, AheadTile(held, 2).shared(nest, element), gpu)
         if held.resident != loose or AheadTile(held, 2).shared(nest, element) > gpu.shared_memory:
             continue
         tile = AheadTile(replace(held, resident=min(loose, room)), 2)

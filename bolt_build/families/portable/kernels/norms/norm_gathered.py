@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.rows import LANES
@@ -56,7 +56,7 @@ def tiles(of: Images, element: int, gpu: Gpu) -> Iterator[GatherTile]:
     found = dict[GatherTile, None]()
     for threads in threads_for(of):
         tile = GatherTile(1, threads)
-        active, at_once = of.active(tile.threads), gpu.sms * beside(threads, _REGISTERS, tile.shared(of), gpu)
+        active, at_once = of.active(tile.threads), gpu.sms * occupancy(threads, _REGISTERS, tile.shared(of), gpu)
         shares = [max(1, round(wanted / (active * LANES * element))) for wanted in _BYTES]
         parts = [rounds * at_once // of.images for rounds in (1, 2)]
         shares += [ceil(ceil(of.loads / each) / active) for each in parts if each]
@@ -104,7 +104,7 @@ has timed, which take 16% more or less than that."""
 def _seconds(problem: KernelProblem, tile: GatherTile, target: Target) -> float:
     gpu, of, read = target.gpu, images_for(problem), problem.inputs[0].nbytes
     assert gpu is not None, "kernels that gather are for GPUs"
-    resident = beside(tile.threads, _REGISTERS, tile.shared(of), gpu)
+    resident = occupancy(tile.threads, _REGISTERS, tile.shared(of), gpu)
     blocks = of.images * tile.parts
     there = min(float(resident), blocks / gpu.sms)
     used = of.active(tile.threads) / tile.threads

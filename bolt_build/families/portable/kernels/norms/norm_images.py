@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil, gcd, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.geometry import Loop
@@ -223,7 +223,7 @@ def _seconds(problem: KernelProblem, tile: ImageTile, target: Target) -> float:
     gpu, of, element = target.gpu, images_for(problem), element_bytes(problem)
     assert gpu is not None, "images are for GPUs"
     share, active = tile.share(of), of.active(tile.threads)
-    resident = beside(tile.threads, _REGISTERS, tile.shared(of, element), gpu)
+    resident = occupancy(tile.threads, _REGISTERS, tile.shared(of, element), gpu)
     blocks = of.images * tile.cluster
     there = min(float(resident), blocks / gpu.sms)
     rounds = blocks / (resident * gpu.sms)

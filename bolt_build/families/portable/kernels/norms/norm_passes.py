@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.portable.form import Form
@@ -128,7 +128,7 @@ _BATCH, _AT_ONCE = 4, 16
 def _seconds(problem: KernelProblem, tile: PassTile, target: Target) -> float:
     gpu, nest, element = target.gpu, nest_for(problem), element_bytes(problem)
     assert gpu is not None, "passes are for GPUs"
-    resident = beside(tile.threads, _REGISTERS, tile.shared(nest), gpu) * gpu.sms
+    resident = occupancy(tile.threads, _REGISTERS, tile.shared(nest), gpu) * gpu.sms
     part = tile.share(nest) * tile.width * element
     slab = nest.many * tile.width * element
     waits = min(resident, 2 * nest.slabs(tile.width) * tile.parts) * part // 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.clusters import clusters_at_once
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean, struct
@@ -119,7 +119,7 @@ _LINE, _SECTOR = 64, 32
 def bandwidth(tile: SlabTile, nest: Nest, element: int, gpu: Gpu) -> float:
     """The part of a GPU's bandwidth that slabs are expected to reach. Constants are fitted to `norm_forms.cu` on an
     H200."""
-    resident, slabs = beside(tile.threads, _REGISTERS, tile.shared(nest, element), gpu), nest.slabs(tile.width)
+    resident, slabs = occupancy(tile.threads, _REGISTERS, tile.shared(nest, element), gpu), nest.slabs(tile.width)
     used = min(1.0, slabs * tile.cluster / gpu.sms) if slabs < clusters_at_once(tile.cluster, resident, gpu) else 1.0
     read = 2 / (2 + (tile.chunks - 1) / tile.chunks)
     loads = tile.chunk(nest) * tile.across / tile.threads
@@ -152,7 +152,7 @@ def _one_wave(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
 def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
     assert target.gpu is not None, "slabs are for GPUs"
     nest = nest_for(problem)
-    resident = beside(tile.threads, _REGISTERS, tile.shared(nest, element_bytes(problem)), target.gpu)
+    resident = occupancy(tile.threads, _REGISTERS, tile.shared(nest, element_bytes(problem)), target.gpu)
     if tile.chunks == 1 and nest.slabs(tile.width) < clusters_at_once(tile.cluster, resident, target.gpu):
         return _one_wave(problem, tile, target)
     reached = bandwidth(tile, nest, element_bytes(problem), target.gpu) * operands_share(nest)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.epilogue import chain
 from bolt_build.families.common.problems import op_operands
@@ -116,7 +116,7 @@ def tiles(rows: _Rows, gpu: Gpu) -> Iterator[TurnTile]:
             if tile.shared(rows) > gpu.shared_memory:
                 yield tile
                 continue
-            most = beside(tile.block, tile.registers(rows), tile.shared(rows), gpu)
+            most = occupancy(tile.block, tile.registers(rows), tile.shared(rows), gpu)
             for resident in (each for each in _RESIDENT if each <= most):
                 yield TurnTile(threads, keeps, resident * gpu.sms)
 
@@ -157,7 +157,7 @@ def _seconds(problem: KernelProblem, tile: TurnTile, target: Target) -> float:
     used = rows.extent / (tile.threads * LANES * tile.loads(rows))
     filled = min(1.0, under_way / _UNDER_WAY)
     reached = _REACHED * turns / ceil(turns) * (0.3 + 0.7 * filled) * (0.5 + 0.5 * used)
-    resident = min(tile.blocks / gpu.sms, beside(tile.block, tile.registers(rows), tile.shared(rows), gpu))
+    resident = min(tile.blocks / gpu.sms, occupancy(tile.block, tile.registers(rows), tile.shared(rows), gpu))
     reached *= min(1.0, resident * tile.block / _WARPS) ** 0.2
     assert isinstance(problem.op, Norm)
     few = 2 * WARP if tile.keeps == "together" else WARP

@@ -9,7 +9,7 @@ from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
@@ -137,7 +137,7 @@ def _seconds(problem: KernelProblem, tile: BinTile, target: Target) -> float:
     block = _block(tile)
     shared = (block // tile.threads) * (bins_bytes(tile.threads, tile.room, tile.bins, size) + _staged(problem, tile))
     blocks = ceil(lines * tile.threads / block)
-    there = beside(block, _registers(problem, tile), shared, gpu)
+    there = occupancy(block, _registers(problem, tile), shared, gpu)
     issue = lines * tile.threads * own / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
     waits = ceil(blocks / (gpu.sms * there)) * (_ASKED + (_MET if tile.threads > WARP else 0.0))
     memory = moved(problem.nbytes, target) / _REACHED

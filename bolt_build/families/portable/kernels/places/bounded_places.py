@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
@@ -118,7 +118,7 @@ def _seconds(problem: KernelProblem, tile: BoundTile, target: Target) -> float:
     own = _BEGIN + extent / tile.threads * (_ELEMENT + _TURNS * _BITS + again)
     own += steps * (_STEP + ceil(sorts / 2 / tile.threads) * _COMPARED) + ceil(count / tile.threads) * _STORED
     blocks = ceil(lines * tile.threads / tile.block)
-    there = beside(tile.block, 2 * tile.holds + 48, (tile.block // tile.threads) * (12 * tile.room + 1200), gpu)
+    there = occupancy(tile.block, 2 * tile.holds + 48, (tile.block // tile.threads) * (12 * tile.room + 1200), gpu)
     issue = lines * tile.threads * own / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
     waits = ceil(blocks / (gpu.sms * there)) * (_WAITS + steps * _MET)
     read = 0 if tile.holds else (_TURNS + 1) * problem.inputs[0].nbytes

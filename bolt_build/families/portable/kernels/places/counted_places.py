@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
@@ -76,7 +76,7 @@ def _seconds(problem: KernelProblem, tile: CountTile, target: Target) -> float:
     gpu, extent, dtype = target.gpu, extent_of(problem), problem.inputs[0].format.dtype
     assert gpu is not None, "forms are for GPUs"
     lines, passes = _lines(problem), dtype.nbytes
-    resident = beside(tile.threads, _REGISTERS, 4 * _DIGITS * (tile.threads // WARP + 1), gpu)
+    resident = occupancy(tile.threads, _REGISTERS, 4 * _DIGITS * (tile.threads // WARP + 1), gpu)
     issue = lines * extent * passes * _ELEMENT / min(lines, gpu.sms)
     waits = ceil(lines / (gpu.sms * resident)) * passes * (ceil(extent / tile.threads) * _CHUNK + _MET)
     # What is moved beside the tensors: numbers with their places are read twice, and written, for each eight bits.

@@ -9,7 +9,7 @@ from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
@@ -97,7 +97,7 @@ def _seconds(problem: KernelProblem, tile: DrawTile, target: Target) -> float:
     own = _BEGIN + tile.holds * _HELD[_paired(problem)] + _BOUND + there * _FOUND
     blocks = ceil(lines * WARP / _BLOCK)
     issue = lines * WARP * own / (_ISSUED * gpu.sms * min(1.0, lines * WARP / (gpu.sms * 512)))
-    rounds = ceil(blocks / (gpu.sms * beside(_BLOCK, _REGISTERS, 0, gpu)))
+    rounds = ceil(blocks / (gpu.sms * occupancy(_BLOCK, _REGISTERS, 0, gpu)))
     waits = rounds * _WAITS
     return float(max(moved(problem.nbytes, target) / _REACHED, issue, waits) + OVERLAPPED * target.launch_seconds)
 

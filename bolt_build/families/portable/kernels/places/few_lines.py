@@ -9,7 +9,7 @@ from math import ceil, log2
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
@@ -94,7 +94,7 @@ def _seconds(problem: KernelProblem, tile: FewLinesTile, target: Target) -> floa
     own += wide * words * of_word / kept * (_COMPARED * COMPARISONS[kept] + joined)
     own += wide * log2(tile.threads) * (kept * _EXCHANGED + joined) + kept * _STORED / tile.threads + _BEGIN
     blocks = ceil(lines * tile.threads / BLOCK)
-    there = beside(BLOCK, _REGISTERS, _shared(tile), gpu)
+    there = occupancy(BLOCK, _REGISTERS, _shared(tile), gpu)
     issue = lines * tile.threads * own / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
     waits = ceil(blocks / (gpu.sms * there)) * ceil(words / _WORDS) * _ROUND
     memory = moved(problem.nbytes, target) / _REACHED

@@ -9,7 +9,7 @@ from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.geometry import strides
 from bolt_build.families.portable.form import Form
@@ -151,7 +151,7 @@ def _seconds(problem: KernelProblem, tile: SelectTile, target: Target) -> float:
     issue *= _WIDE_MEETS if meets and key == 8 else 1.0
     blocks = ceil(lines * tile.threads / tile.block)
     shared = (tile.block // tile.threads) * (WARP * (tile.each + 1) * key + 2112)
-    rounds = ceil(blocks / (gpu.sms * beside(tile.block, _registers(problem, tile), shared, gpu)))
+    rounds = ceil(blocks / (gpu.sms * occupancy(tile.block, _registers(problem, tile), shared, gpu)))
     waits = rounds * (_ASKED + tile.each * _KEY_WAITS + (_MET if meets else 0.0))
     busy = min(1.0, blocks / gpu.sms)
     return float(

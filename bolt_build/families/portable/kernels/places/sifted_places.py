@@ -10,7 +10,7 @@ from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.portable.form import Form
@@ -238,7 +238,7 @@ def _cut_seconds(problem: KernelProblem, tile: SiftTile, lines: int, extent: int
     block = 128 if tile.threads == WARP else tile.threads
     shared = (block // tile.threads) * (bins_bytes(tile.threads, tile.room, tile.bins, size) + tile.room * size)
     registers = tile.holds // 2 + 48 if pairs else tile.holds + 80
-    resident = beside(block, max(64, registers), shared, gpu)
+    resident = occupancy(block, max(64, registers), shared, gpu)
     issue /= min(1.0, resident * block / (WARP * _WARPS))
     rounds = ceil(lines * tile.threads / block / (gpu.sms * resident))
     waits = _ASKED + (_MET if tile.threads > WARP else 0.0) + (_ARRANGED if kept else 0.0)
@@ -264,7 +264,7 @@ def _part_seconds(problem: KernelProblem, tile: PartTile, target: Target) -> flo
     lines, parts = problem.inputs[0].type.elements // extent, ceil(extent / tile.part)
     first = _cut_seconds(problem, tile.of_part, lines * parts, tile.part, 0, target)
     left = _left(problem, tile)
-    resident = beside(merged.threads, 64, bins_bytes(merged.threads, merged.room, merged.bins, _LEFT), gpu)
+    resident = occupancy(merged.threads, 64, bins_bytes(merged.threads, merged.room, merged.bins, _LEFT), gpu)
     second = _MERGED_KEY * merged.holds + _MERGED_COUNT * count_of(problem)
     second = _MERGED + ceil(lines / (gpu.sms * resident)) * second
     memory = moved(problem.nbytes + 2 * _LEFT * lines * left, target) / _REACHED

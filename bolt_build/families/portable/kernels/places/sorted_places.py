@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.text_form import Named, Reader
@@ -170,7 +170,7 @@ def _seconds(problem: KernelProblem, tile: SortTile, target: Target) -> float:
         waits += _PASSES * _ASKED * ceil(extent / (4 * _SELECTS))
     block = max(tile.threads, BLOCK)
     blocks = ceil(lines * tile.threads / block)
-    waves = ceil(blocks / (gpu.sms * beside(block, _REGISTERS, tile.room * key_bytes(problem), gpu)))
+    waves = ceil(blocks / (gpu.sms * occupancy(block, _REGISTERS, tile.room * key_bytes(problem), gpu)))
     busy = min(1.0, blocks / gpu.sms)
     issue = lines * instructions / (_ISSUED * gpu.sms * busy)
     memory = moved(problem.nbytes, target) / _REACHED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import COMPUTED
 from bolt_build.families.common.epilogue import refuse_stages
@@ -137,7 +137,7 @@ def _seconds(problem: KernelProblem, tile: ChosenTile, target: Target) -> float:
     step, begin = _OF_TILES[tile.rows * tile.columns]
     turns = steps * step + begin
     busy = max(tiles / gpu.sms, 1.0) * turns * _RATE / product_rate(target)
-    resident = beside(tile.threads, tile.registers, tile.shared(along(problem)), gpu) * gpu.sms
+    resident = occupancy(tile.threads, tile.registers, tile.shared(along(problem)), gpu) * gpu.sms
     waits = ceil(tiles / resident) * (ceil(steps / tile.parts) * _WAIT + _BEGIN + (JOIN if tile.parts > 1 else 0.0))
     narrow = _STORE_LESS if load_of(n) < 8 else 1.0
     size = problem.outputs[0].format.dtype.nbytes

@@ -9,7 +9,7 @@ from math import ceil, prod
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.portable.form import Form
@@ -95,7 +95,7 @@ def _seconds(problem: KernelProblem, tile: PairTile, target: Target) -> float:
     assert gpu is not None, "tensor cores are a GPU's"
     terms, depth = len(op.lying), _depth(problem)
     blocks = prod(op.shape[:-2]) * ceil(op.shape[-2] / _TILE) * ceil(op.shape[-1] / _TILE)
-    resident = beside(_THREADS, _REGISTERS, _shared(problem, tile), gpu) * gpu.sms
+    resident = occupancy(_THREADS, _REGISTERS, _shared(problem, tile), gpu) * gpu.sms
     rate = target.rate("fp16") * gpu.warp_mma_share / gpu.sms * _ARITHMETIC
     pick = _ONE_BY_ONE if op.shape[-1] % 4 else _PICK
     busy = terms * (2 * _TILE * _REACH * depth / rate + pick)

@@ -9,7 +9,7 @@ from math import ceil, prod
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cxx import boolean
 from bolt_build.families.common.element_types import COMPUTED, HALVES
 from bolt_build.families.common.epilogue import bias, chain
@@ -236,7 +236,7 @@ def _seconds(problem: KernelProblem, tile: HalfTile, target: Target) -> float:
     assert gpu is not None, "tensor cores are a GPU's"
     blocks = factors.batches * ceil(factors.m / tile.rows) * ceil(factors.n / tile.columns)
     steps = ceil(factors.k / DEPTH)
-    resident = beside(tile.threads, tile.registers, tile.shared(factors.along), gpu) * gpu.sms
+    resident = occupancy(tile.threads, tile.registers, tile.shared(factors.along), gpu) * gpu.sms
     rate = product_rate(target)
     results = tile.rows * tile.columns
     busy = steps * 2 * results * DEPTH / rate + STORE[factors.stored] * results / (128 * 128)

@@ -9,7 +9,7 @@ from math import ceil
 
 from bolt_build.dtypes import PRECISIONS
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cxx import struct
 from bolt_build.families.common.element_types import HALVES
 from bolt_build.families.portable.form import Form
@@ -127,7 +127,7 @@ def _seconds(problem: KernelProblem, tile: HalfRecurrentTile, target: Target) ->
     assert gpu is not None, "tensor cores are a GPU's"
     steps, batch, _ = problem.inputs[0].shape
     blocks = problem.inputs[1].shape[0] * ceil(batch / tile.rows) * tile.cluster
-    resident = beside(2 * share.units, _REGISTERS, share.shared(tile), gpu)
+    resident = occupancy(2 * share.units, _REGISTERS, share.shared(tile), gpu)
     busy = min(blocks, gpu.sms)
     streamed = (share.chunks - tile.kept) * share.chunk / min(_BLOCK, _L2 * target.bandwidth / busy)
     own = _CELLS * tile.rows / 8 + share.chunks * _CHUNK

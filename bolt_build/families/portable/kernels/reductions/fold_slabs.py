@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import ceil, log2
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.lines.rows import BLOCK, WARP
@@ -117,7 +117,7 @@ def _seconds(problem: KernelProblem, tile: SlabTile, target: Target) -> float:
     nest, gpu = nest_of(problem), target.gpu
     assert gpu is not None, "folds are for GPUs"
     blocks = ceil(nest.results / tile.lines)
-    resident = min(beside(BLOCK, _REGISTERS, tile.shared(nest), gpu), blocks / gpu.sms)
+    resident = min(occupancy(BLOCK, _REGISTERS, tile.shared(nest), gpu), blocks / gpu.sms)
     reached = min(1.0, resident * tile.words(nest) * 16 * gpu.sms / (_WAIT * target.bandwidth))
     groups = ceil(nest.count / together(nest) / tile.threads)
     each = groups * (_GROUP + together(nest) * (_ELEMENT + 2 * nest.further)) + _LINE + _JOIN * log2(tile.threads)

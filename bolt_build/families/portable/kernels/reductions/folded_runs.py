@@ -9,7 +9,7 @@ from math import ceil, log2, prod
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.elementwise.formula import formula_work
@@ -173,7 +173,7 @@ def _seconds_of(
     assert gpu is not None, "folds are for GPUs"
     inner = nest.folded[-1].steps if neighbours_are_folded(problem) else nest.kept[-1].steps
     asked = max(_eights(problem, inner, 1)[1], 2.0) * loads_of(nest)
-    resident = min(beside(BLOCK, _REGISTERS, 8 << 10, gpu), blocks / gpu.sms)
+    resident = min(occupancy(BLOCK, _REGISTERS, 8 << 10, gpu), blocks / gpu.sms)
     reached = min(_REACHED, resident * BLOCK * asked * used * gpu.sms / (_WAIT * target.bandwidth))
     issue = instructions / (_ISSUED * gpu.sms * min(1.0, blocks / gpu.sms))
     times = moved(problem.nbytes, target) / reached, issue, _ROUND * rounds

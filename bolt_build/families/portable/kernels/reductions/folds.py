@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions, memory_axes
-from bolt_build.families.common.blocks import beside
+from bolt_build.families.common.blocks import occupancy
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.common.counters import MOST_COUNTERS
 from bolt_build.families.common.cxx import boolean, braces, struct
@@ -233,7 +233,7 @@ def seconds_of(problem: KernelProblem, work: Work, target: Target) -> float:
     gpu = target.gpu
     assert gpu is not None, "folds are for GPUs"
     nest = nest_of(problem)
-    resident = min(beside(BLOCK, _REGISTERS, BLOCK * nest.lanes * nest.total, gpu), work.blocks / gpu.sms)
+    resident = min(occupancy(BLOCK, _REGISTERS, BLOCK * nest.lanes * nest.total, gpu), work.blocks / gpu.sms)
     under_way = resident * BLOCK * LOADS * WORD * work.used * gpu.sms
     reached = min(_REACHED, under_way / (_WAIT * target.bandwidth))
     memory = moved(problem.nbytes, target) / reached

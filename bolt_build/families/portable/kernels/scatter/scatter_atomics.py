@@ -9,7 +9,7 @@ from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.scatter.scatter_lines import lines_of, parameters, refuse_apart
@@ -183,7 +183,7 @@ def seconds_of(
     gpu = target.gpu
     assert gpu is not None, "lines are of a GPU's blocks"
     elements, updates = problem.inputs[0].type.elements, problem.inputs[1].type.elements
-    there = beside(threads, _REGISTERS, shared, gpu)
+    there = occupancy(threads, _REGISTERS, shared, gpu)
     each = _UPDATE + (_CARRIED if words_of(problem) > 1 else 1.0) * _INSTRUCTION * banks
     computed = updates * each + elements * _ELEMENT * words_of(problem)
     computed += (passes - 1) * updates * (_PASSED + problem.inputs[1].format.dtype.nbytes * _NAMED)
@@ -215,7 +215,7 @@ def _seconds_of_columns(problem: KernelProblem, tile: AtomicColumnsTile, target:
     gpu, (outer, length, inner) = target.gpu, lines_of(problem)
     assert gpu is not None, "lines are of a GPU's blocks"
     blocks, words, updates = outer * ceil(inner / tile.columns), words_of(problem), problem.inputs[1].type.elements
-    there = beside(tile.threads, _REGISTERS, _shared_columns(problem, tile), gpu)
+    there = occupancy(tile.threads, _REGISTERS, _shared_columns(problem, tile), gpu)
     rounds = blocks / (gpu.sms * there)
     rounds = ceil(rounds) if rounds <= _FEW_ROUNDS else rounds
     one = _ROUND + length * tile.columns * words * _ROUND_ELEMENT

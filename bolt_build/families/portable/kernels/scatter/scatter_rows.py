@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.scatter.scatter_lines import lines_of, refuse_apart
@@ -70,7 +70,7 @@ def _seconds(problem: KernelProblem, tile: RowsTile, target: Target) -> float:
     gpu, (rows, length, _) = target.gpu, lines_of(problem)
     assert gpu is not None, "rows are of a GPU's blocks"
     blocks = ceil(rows / tile.lines)
-    there = beside(tile.threads, _REGISTERS, _CLAIM * tile.lines * length, gpu)
+    there = occupancy(tile.threads, _REGISTERS, _CLAIM * tile.lines * length, gpu)
     instructions = problem.inputs[1].type.elements * _UPDATE + rows * length * _ELEMENT
     issued = instructions / (gpu.sms * _ISSUED * min(1.0, blocks / gpu.sms))
     waits = ceil(blocks / (gpu.sms * there)) * (_BLOCK + tile.lines * length / tile.threads * _TURN)

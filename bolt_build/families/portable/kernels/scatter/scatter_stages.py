@@ -9,7 +9,7 @@ from math import ceil
 from typing import ClassVar
 
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.elementwise.tile_threads import THREADS
@@ -108,7 +108,7 @@ def _seconds(problem: KernelProblem, tile: StagedLineTile, target: Target) -> fl
     gpu, (outer, _, inner) = target.gpu, lines_of(problem)
     assert gpu is not None, "lines are of a GPU's blocks"
     blocks, extent = outer * ceil(inner / tile.columns), _extent(problem)
-    there = min(beside(THREADS, _REGISTERS, _shared(problem, tile), gpu), ceil(blocks / gpu.sms))
+    there = min(occupancy(THREADS, _REGISTERS, _shared(problem, tile), gpu), ceil(blocks / gpu.sms))
     flying, run = there * tile.stages * _stage(problem, tile), tile.columns * _sizes(problem)[0]
     ends = _ENDS / run if run % _LINE else 0.0
     uneven = ceil(blocks / gpu.sms) * gpu.sms / blocks

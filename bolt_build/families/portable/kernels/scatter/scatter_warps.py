@@ -9,7 +9,7 @@ from math import ceil
 
 from bolt_build.dtypes import DType
 from bolt_build.families.base import KernelProblem, StepCode, StepExpressions
-from bolt_build.families.common.blocks import beside, refuse_shared
+from bolt_build.families.common.blocks import occupancy, refuse_shared
 from bolt_build.families.common.cost import OVERLAPPED, moved
 from bolt_build.families.portable.form import Form
 from bolt_build.families.portable.kernels.elementwise.tile_threads import THREADS
@@ -143,7 +143,7 @@ def _seconds_of_columns(problem: KernelProblem, tile: WarpColumnsTile, target: T
     blocks, padded = outer * ceil(inner / tile.columns), ceil(inner / tile.columns) * tile.columns
     each = _UPDATE + _BYTE * problem.inputs[0].format.dtype.nbytes
     computed = outer * padded * (ceil(_extent(problem) / WARP) * WARP * each + length * _ELEMENT)
-    there = beside(THREADS, _REGISTERS, _shared_columns(problem, tile), gpu)
+    there = occupancy(THREADS, _REGISTERS, _shared_columns(problem, tile), gpu)
     alone = _ALONE if there == 1 or blocks <= gpu.sms else 1.0
     alone *= _SHORT if tile.columns * problem.inputs[0].format.dtype.nbytes < _LINE else 1.0
     seconds = max(computed * _uneven(blocks, gpu) * alone, moved(problem.nbytes, target) / _REACHED)
@@ -155,7 +155,7 @@ def _seconds_of_rows(problem: KernelProblem, tile: WarpRowsTile, target: Target)
     assert gpu is not None, "lines are of a GPU's blocks"
     blocks = ceil(rows / tile.lines)
     computed = rows * (_extent(problem) * _OF_ROW + length * _ROW_ELEMENT)
-    there = min(beside(THREADS, _REGISTERS, _shared_rows(problem, tile), gpu), max(1.0, blocks / gpu.sms))
+    there = min(occupancy(THREADS, _REGISTERS, _shared_rows(problem, tile), gpu), max(1.0, blocks / gpu.sms))
     alone = max(1.0, _BESIDE / there) ** 0.5
     seconds = max(computed * _uneven(blocks, gpu) * alone, moved(problem.nbytes, target) / _REACHED)
     return float(_BEGIN + seconds + OVERLAPPED * target.launch_seconds)
