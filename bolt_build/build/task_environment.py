@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 _STEERING = (
@@ -12,6 +13,10 @@ _STEERING = (
 
 
 def task_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of every task: the caller's, with what would make results differ pinned down or left out."""
+    """The environment of every task: the caller's, with what would make results differ pinned down or left out.
+
+    Where the caller has no PATH at all, as below `env -i`, tools are found on the system's. Compilers look for their
+    linker on the PATH that they are given, so they are given that one too.
+    """
     kept = {name: value for name, value in environment.items() if name not in _STEERING}
-    return kept | {"LC_ALL": "C", "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}
+    return {"PATH": os.defpath} | kept | {"LC_ALL": "C", "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "0"}

@@ -38,7 +38,7 @@ def try_cxx(tool: Tool) -> str | None:
         try:
             done = subprocess.run(
                 argv, capture_output=True, text=True, errors="replace", timeout=120, check=False,
-                env=os.environ | {"TMPDIR": str(folder)},
+                env={"PATH": os.defpath} | os.environ | {"TMPDIR": str(folder)},
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{tool.path} cannot be run: {error}"

@@ -16,6 +16,7 @@ from bolt_build.build.events import EventKind, TaskEvent
 from bolt_build.build.files import FileStamp, stamp
 from bolt_build.build.layout import RecipeDirectory
 from bolt_build.build.running.session import SessionOptions, SessionPart, SessionResult, run_session
+from bolt_build.build.task_environment import task_environment
 from bolt_build.build.tasks import Task, Value, ValueKind
 
 COPY = shell("copy", 'cat in.txt > "$out/a.txt"', ("a.txt",), ("in.txt",))
@@ -270,6 +271,12 @@ def test_results_are_the_same_whatever_the_environment_says(built: Built, monkey
     built.plan(shell("copy", said, ("a.txt",)))
     built.run()
     assert built.path("a.txt").read_text() == "C 0 0 unset\n"
+
+
+def test_without_a_path_tasks_have_the_systems() -> None:
+    """g++ finds its linker there: below `env -i` it compiled, and then could not link."""
+    assert task_environment({})["PATH"] == os.defpath
+    assert task_environment({"PATH": "/opt/bin"})["PATH"] == "/opt/bin"
 
 
 def test_the_process_of_scons_does_not_read_what_is_installed() -> None:

@@ -344,6 +344,13 @@ def test_this_machine_compiles_what_engines_need() -> None:
     assert len(chain.digest) == 64
 
 
+def test_a_compiler_links_where_no_path_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """g++ looks for its linker on the PATH that it is given."""
+    compiler = probe(("cxx",)).tool("cxx")
+    monkeypatch.delenv("PATH")
+    assert try_cxx(compiler) is None
+
+
 def test_a_compiler_without_openmp(tmp_path: Path) -> None:
     path = tmp_path / "g++"
     path.write_text("#!/bin/sh\necho 'trial.cpp:1:10: fatal error: omp.h: No such file or directory' >&2\nexit 1\n")
