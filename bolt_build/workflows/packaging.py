@@ -9,16 +9,18 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bolt_build.build.files import told
 from bolt_build.build.result import verification_passed
+from bolt_build.digest import digest_file
 from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.runtime import names
 from bolt_build.scratch import scratch_folder
@@ -55,9 +57,11 @@ class PackagedEngine:
 def package(engine: BuiltEngine, folder: Path, version: str | None = None) -> PackagedEngine:
     """Writes `NAME-TARGET.tar.gz`, `NAME-TARGET-debug.tar.gz` and a wheel into `folder`, of `version` if one is given.
 
-    Raises BoltError: "not-verified" where the engine departs from the reference, "missing-tool" without objcopy,
-    "strip-failed" where that fails, and where a file cannot be read or written.
+    Raises BoltError: "changed-engine" where a file is not what the manifest says it is, "not-verified" where the engine
+    departs from the reference, "missing-tool" without objcopy, "strip-failed" where that fails, and where a file cannot
+    be read or written.
     """
+    _require_as_built(engine)
     verified = verification_passed(engine.directory)
     if verified is False:
         message = f"{os.path.relpath(engine.directory.path)} departs from the reference"
@@ -72,6 +76,33 @@ def package(engine: BuiltEngine, folder: Path, version: str | None = None) -> Pa
         _write(debug, base, {f"lib/{engine.library.name}.debug": symbols})
         wheel = write_wheel(folder, _wheel_files(engine, library), texts, version)
     return PackagedEngine(engine.target, archive, debug, wheel, verified)
+
+
+def _require_as_built(engine: BuiltEngine) -> None:
+    """Raises BoltError "changed-engine". What is packed goes to others, whom the manifest is to tell what they have: so
+    contents count, not sizes alone."""
+    here = os.path.relpath(engine.directory.path)
+    with told(engine.directory.path):
+        wrong = [f"{here}: {why}" for why in _unlike_manifest(engine.directory.path)]
+    if wrong:
+        hint = "build it again: what was changed is made anew"
+        raise BoltError([Diagnostic("changed-engine", why, hint=hint) for why in wrong])
+
+
+def _unlike_manifest(folder: Path) -> Iterator[str]:
+    try:
+        stated = json.loads((folder / names.MANIFEST).read_text(encoding="utf-8"))["subject"]
+        digests = {each["name"]: each["digest"]["sha256"] for each in stated}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        yield f"{names.MANIFEST} is missing or was changed"
+        return
+    for name, expected in sorted(digests.items()):
+        try:
+            found = digest_file(folder / name)
+        except FileNotFoundError:
+            found = None
+        if found != expected:
+            yield f"{name} is missing or was changed: it is not what {names.MANIFEST} says"
 
 
 def package_files(engine: BuiltEngine, version: str | None = None) -> dict[str, bytes]:

@@ -252,6 +252,26 @@ def test_what_is_not_packed(packed: Project, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["tiny.weights", "libtiny.so", "manifest.json"])
+def test_a_file_that_is_not_what_the_build_made_is_not_packed(packed: Project, tmp_path: Path, name: str) -> None:
+    """As a disk that loses bits leaves it: of the same size."""
+    path = packed.host / name
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(
+            whole[:100] + bytes([whole[100] ^ 1]) + whole[101:] if name != "manifest.json" else whole[:100]
+        )
+        said = packed.bolt("package", "tiny.yaml", "--out", str(tmp_path), code=ExitCode.INVALID)
+    finally:
+        path.write_bytes(whole)
+    why = "" if name == "manifest.json" else ": it is not what manifest.json says"
+    assert said == (
+        f"error[changed-engine]: generated/tiny/host: {name} is missing or was changed{why}\n"
+        "  hint: build it again: what was changed is made anew\n"
+    )
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture(scope="module")
 def image(packed: Project) -> Path:
     """A folder with the image of the packed engine, and what is known of it."""
