@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -14,11 +13,11 @@ import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from checked_memory import under_valgrind
+from packed_files import blob, command, files_in, wheel_in
 from recipe_projects import PATIENCE_SECONDS, ROOT, Project, new_project
 
 from bolt_build.errors import ExitCode
@@ -45,20 +44,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory, cache_home: Path) -> Projec
     with tarfile.open(project.path / "tiny-host.tar.gz") as archive:
         archive.extractall(project.path / "use", filter="data")
     return project
-
-
-def wheel_in(folder: Path) -> Path:
-    (found,) = folder.glob("*.whl")
-    return found
-
-
-def command(*words: str, cwd: Path) -> str:
-    plain = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    done = subprocess.run(
-        words, cwd=cwd, env=plain, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_an_example_finds_the_package_and_runs(packed: Project, tmp_path: Path) -> None:
@@ -255,21 +240,26 @@ def test_what_is_not_packed(packed: Project, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["tiny.weights", "libtiny.so", "manifest.json"])
 def test_a_file_that_is_not_what_the_build_made_is_not_packed(packed: Project, tmp_path: Path, name: str) -> None:
     """As a disk that loses bits leaves it: of the same size."""
-    path = packed.host / name
-    whole = path.read_bytes()
+    path, aside = packed.host / name, tmp_path / name
+    # Another file in its place, because this process may have the library loaded: what is written into a loaded one
+    # changes the code and data of those who run it.
+    path.rename(aside)
+    whole = aside.read_bytes()
+    out = tmp_path / "out"
+    out.mkdir()
     try:
         path.write_bytes(
             whole[:100] + bytes([whole[100] ^ 1]) + whole[101:] if name != "manifest.json" else whole[:100]
         )
-        said = packed.bolt("package", "tiny.yaml", "--out", str(tmp_path), code=ExitCode.INVALID)
+        said = packed.bolt("package", "tiny.yaml", "--out", str(out), code=ExitCode.INVALID)
     finally:
-        path.write_bytes(whole)
+        aside.replace(path)
     why = "" if name == "manifest.json" else ": it is not what manifest.json says"
     assert said == (
         f"error[changed-engine]: generated/tiny/host: {name} is missing or was changed{why}\n"
         "  hint: build it again: what was changed is made anew\n"
     )
-    assert not list(tmp_path.iterdir())
+    assert not list(out.iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -281,19 +271,6 @@ def image(packed: Project) -> Path:
     said = packed.bolt("package", "tiny.yaml", "--out", "images", "--oci").split()
     assert said[-1] == "images/tiny-host.oci"
     return folder
-
-
-def blob(layout: Path, descriptor: dict[str, Any]) -> bytes:
-    """What a descriptor names, which is what its digest and its size say."""
-    kind, digest = descriptor["digest"].split(":")
-    data = (layout / "blobs" / kind / digest).read_bytes()
-    assert (hashlib.sha256(data).hexdigest(), len(data)) == (digest, descriptor["size"])
-    return data
-
-
-def files_in(archive: bytes) -> set[str]:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as found:
-        return {each.name for each in found if each.isfile()}
 
 
 def test_an_image_has_the_weights_in_a_layer_of_their_own(packed: Project, image: Path) -> None:
