@@ -1,4 +1,4 @@
-"""Entry points for other packages: what an installed one adds through its entry points, loaded and checked.
+"""What installed packages add through their entry points, loaded and checked.
 
 The name of an entry point is the name of what it adds, so that what there is, and whether two packages add the same, is
 known without running anybody's code; only what is asked for is imported. What is built in has no entry point and is

@@ -1,17 +1,15 @@
-"""The forms of `plan` and `graph` that are charts, and the sizes that they and `explain` may be asked for."""
+"""The forms of `plan` and `graph` that are charts: what both need for them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from bolt_build.build.builder import BuildOptions, chosen
-from bolt_build.errors import BoltError, Diagnostic, ExitCode
 from bolt_build.report.pages.chart import Chart
 from bolt_build.report.pages.mermaid import mermaid
 from bolt_build.report.pages.svg import svg
 from bolt_build.schema.recipe import Recipe
-from bolt_build.sizes import Dims, all_sizes
 from bolt_build.workflows.evidence import Evidence, gather
 
 FORMATS: dict[str, Callable[[Chart], str]] = {"mermaid": mermaid, "svg": svg}
@@ -21,23 +19,3 @@ def evidences(recipe: Recipe, options: BuildOptions) -> list[Evidence]:
     """Of each of the chosen targets. Raises BoltError."""
     specs = chosen(recipe, options.targets)
     return [gather(recipe, spec, options, lambda text: print(text, file=sys.stderr)) for spec in specs]
-
-
-def check_batch(recipe: Recipe, batches: Iterable[int], asked: int | None) -> None:
-    """Raises BoltError ("unknown-batch") where the recipe has no such batch."""
-    known = list(dict.fromkeys(batches))
-    if asked is not None and asked not in known:
-        hint = f"its batches: {', '.join(map(str, known))}"
-        message = f"{recipe.path} has no batch {asked}"
-        raise BoltError([Diagnostic("unknown-batch", message, recipe.mark("model.batch"), hint)], ExitCode.USAGE)
-
-
-def check_extents(recipe: Recipe, asked: Dims) -> None:
-    """Raises BoltError ("unknown-extent") where the recipe has no such extents of dimensions with several."""
-    have = all_sizes((1,), recipe.model.lengths)
-    if asked and not any(each.has(asked) for each in have):
-        known = "; ".join(f"{name} {', '.join(map(str, extents))}" for name, extents in recipe.model.lengths)
-        said = ", ".join(f"{name} {extent}" for name, extent in asked)
-        hint = f"it has: {known}" if known else "each of its dimensions has one extent"
-        wrong = Diagnostic("unknown-extent", f"{recipe.path} has no plan for {said}", recipe.mark("model.dims"), hint)
-        raise BoltError([wrong], ExitCode.USAGE)

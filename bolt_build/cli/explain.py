@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bolt_build.build.builder import BuildOptions, chosen
 from bolt_build.build.planning.preparing import Preparer
-from bolt_build.cli.chart_format import check_extents
+from bolt_build.cli.asked_sizes import check_extents
 from bolt_build.cli.common_arguments import (
     add_cache,
     add_dims,

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from bolt_build.build.builder import chosen
 from bolt_build.build.planning.preparing import Preparer
-from bolt_build.cli.chart_format import FORMATS, check_batch, check_extents, evidences
+from bolt_build.cli.asked_sizes import check_batch, check_extents
+from bolt_build.cli.chart_format import FORMATS, evidences
 from bolt_build.cli.common_arguments import (
     add_cache,
     add_dims,

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from graph_models import model, node, saved, tensor
-from length_models import VOCABULARY, encoder
+from length_models import LARGE, SMALL, VOCABULARY, encoder, graphs, said
 from onnx import TensorProto
 from planner_checks import graph
 
@@ -17,17 +17,6 @@ from bolt_build.graph.ir import Array, Graph
 from bolt_build.graph.onnx_import import load_model
 from bolt_build.graph.padding import PaddedPorts, padded_ports
 from bolt_build.graph.reference import evaluate
-
-SMALL, LARGE = 12, 16
-
-
-def graphs(folder: Path, proto: onnx.ModelProto, *lengths: int) -> list[Graph]:
-    loaded = load_model(saved(folder, proto))
-    return [loaded.bind(2, (), (("sequence", length),)) for length in lengths]
-
-
-def said(folder: Path, proto: onnx.ModelProto) -> PaddedPorts | str:
-    return padded_ports(*graphs(folder, proto, SMALL, LARGE))
 
 
 def padded(array: Array, axes: Sequence[int], extent: int) -> Array:
@@ -347,65 +336,3 @@ def test_a_constant_of_several_rows_an_image_is_padded_by_images(tmp_path: Path)
     given = feeds(small, 1)
     found = evaluate(large, {"x": padded(given["x"], (0,), 5)})["y"][:2]
     np.testing.assert_array_equal(found, evaluate(small, given)["y"])
-
-
-LOST = {
-    "a mask does not hide keys that are no numbers": (
-        [
-            node("MatMul", "u turned", "scores"), node("Sub", "mask unit", "less"), node("Mul", "less far", "gone"),
-            node("Unsqueeze", "gone one", "row"), node("Add", "scores row", "masked"),
-            node("Softmax", "masked", "shares", "share", axis=2), node("MatMul", "shares x", "y"),
-        ],
-        "'share' is a softmax over it",
-    ),
-    "no share takes values that are no numbers": (
-        [
-            node("MatMul", "x flipped", "scores"), node("Sub", "mask unit", "less"), node("Mul", "less far", "gone"),
-            node("Unsqueeze", "gone one", "row"), node("Add", "scores row", "masked"),
-            node("Softmax", "masked", "shares", "share", axis=2), node("MatMul", "shares u", "y", "mix"),
-        ],
-        "'mix' adds up over it, and padding is no number there",
-    ),
-    "zeros do not": (
-        [
-            node("Unsqueeze", "mask two", "column"), node("Mul", "u column", "kept"),
-            node("ReduceSum", "kept one", "y", "total", keepdims=0),
-        ],
-        "'total' takes the sum over it",
-    ),
-}  # fmt: skip
-
-
-def normalised(nodes: list[onnx.NodeProto], epsilon: float, weighed: bool = False) -> onnx.ModelProto:
-    """Rows over their lengths, of which padded ones are zero: 0 / 0 where nothing is added."""
-    first = [node("MatMul", "x w", "z")] if weighed else [node("Identity", "x", "z")]
-    lines = [
-        *first, node("Mul", "z z", "squares"), node("ReduceSum", "squares last", "sum", keepdims=1),
-        node("Add", "sum epsilon", "more"), node("Sqrt", "more", "length"), node("Div", "z length", "u", "norm"),
-        node("Transpose", "u", "turned", perm=[0, 2, 1]), node("Transpose", "x", "flipped", perm=[0, 2, 1]), *nodes,
-    ]  # fmt: skip
-    constants = {
-        "last": np.asarray([2], np.int64), "one": np.asarray([1], np.int64), "two": np.asarray([2], np.int64),
-        "epsilon": np.float32(epsilon), "far": np.float32(10000), "unit": np.float32(1),
-        "w": np.eye(8, dtype=np.float32),
-    }  # fmt: skip
-    inputs = [tensor("x", ["N", "sequence", 8]), tensor("mask", ["N", "sequence"])]
-    return model(lines, inputs, ["y"], constants, opset=17)
-
-
-@pytest.mark.parametrize("weighed", [False, True])
-@pytest.mark.parametrize("name", LOST)
-def test_padding_that_is_no_number_is_not_hidden(name: str, weighed: bool, tmp_path: Path) -> None:
-    nodes, reason = LOST[name]
-    found = said(tmp_path, normalised(nodes, 0.0, weighed))
-    assert isinstance(found, str)
-    assert found.startswith(reason), found
-
-
-def test_a_small_number_that_is_added_keeps_padding_a_number(tmp_path: Path) -> None:
-    nodes, _ = LOST["zeros do not"]
-    assert isinstance(said(tmp_path, normalised(nodes, 1e-6)), PaddedPorts)
-
-
-def test_rows_that_are_cut_off_may_be_no_numbers(tmp_path: Path) -> None:
-    assert isinstance(said(tmp_path, normalised([node("MatMul", "u w", "y")], 0.0)), PaddedPorts)

@@ -7,41 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from scratch_package import Scratch, scratch_copy
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def table() -> dict[str, tuple[str, str]]:
-    """Files and lines elsewhere that CONTRIBUTING.md states, by what is added."""
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    shown = page.partition("| What | Files | Lines elsewhere |\n")[2].partition("\n\n")[0]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines()[1:]]
-    return {what: (files, elsewhere) for what, files, elsewhere in cells}
-
-
-def touches(scratch: Scratch, what: str, name: str) -> None:
-    """Asserts that what was added and changed is what the table says of it."""
-    files, elsewhere = table()[what]
-    stated = [
-        re.escape(each).replace("NAME", rf"\w*{name}\w*").replace("FOLDER", r"\w+")
-        for each in re.findall("`([^`]+)`", files)
-    ]
-    for path in scratch.added:
-        assert any(re.fullmatch(each, path) for each in stated), f"{path} is none of {files}"
-    for each in stated:
-        assert any(re.fullmatch(each, path) for path in scratch.added), f"{each} was not needed"
-    words = re.findall("`([^`]+)`", elsewhere)
-    readers = [path for path in scratch.changed if path not in words and Path(path).name not in words]
-    assert len(readers) == (1 if "reader" in elsewhere else 0), f"{readers} is not said of: {elsewhere}"
-    count = re.match(r"\d+", elsewhere)
-    places = int(count[0]) if count else len(readers) + sum(not word.endswith("/") for word in words)
-    assert len(scratch.changed) == places, f"{scratch.changed}, not {elsewhere}"
+from scratch_package import Scratch, scratch_copy, table, touches
 
 
 def test_every_row_is_tried() -> None:
     """Here, but for figures: `test_figures.py` looks after them."""
-    tried = re.findall(r'touches\(scratch, "([^"]+)"', Path(__file__).read_text(encoding="utf-8"))
+    files = Path(__file__).parent.glob("test_contributing*.py")
+    tried = [what for path in files for what in re.findall(r'touches\(scratch, "([^"]+)"', path.read_text("utf-8"))]
     assert sorted(table()) == sorted([*tried, "figure"])
 
 
@@ -100,7 +72,7 @@ from bolt_build.graph.onnx_import import importer_table
 from bolt_build.graph.text import parse_graph
 from bolt_build.targets import target_named
 
-assert importer_table().find(OnnxNode("n", "more", "Triple", 1, (), ())) is not None
+assert importer_table().find(OnnxNode("n", "DOMAIN", "Triple", 1, (), ())) is not None
 graph = parse_graph("graph g batch=1 (%x: f32[2]) -> (%y) {\\n  %y = triple(%x) // \\"y\\"\\n}")
 for name in ("host", "h200"):
     target = target_named(name)
@@ -108,40 +80,26 @@ for name in ("host", "h200"):
     (found, *_), _ = portable.propose(graph, graph.nodes[0], target, DType.F32)
     (candidate,), _ = portable.candidates(found.steps[0].problem, target)
     code = portable.emit(found.steps[0].problem, candidate, target, StepExpressions(("x",), ("y",), (None,)))
-    print(name, code.includes[0], code.call)
+    print(name, SHOWN)
 """
+
+
+def use(domain: str, shown: str) -> str:
+    """A program that imports Triple, and prints what is `shown` of its code for a host and a GPU."""
+    return USE_OPERATOR.replace("DOMAIN", domain).replace("SHOWN", shown)
 
 
 def test_an_operator_is_a_file_and_its_kernels(scratch: Scratch) -> None:
     scratch.add("bolt_build/graph/ops/elementwise/triple.py", OPERATOR)
     scratch.add("bolt_build/families/portable/kernels/elementwise/triple.py", KERNEL)
     scratch.add("bolt_build/families/portable/include/bolt_portable/triple.h", "")
-    assert scratch.run(USE_OPERATOR) == (
+    assert scratch.run(use("more", "code.includes[0], code.call")) == (
         "host bolt_portable/triple.h triple(r, x, y);\nh200 bolt_portable/triple.h triple(r, x, y);\n"
     )
     touches(scratch, "operator", "triple")
 
 
 ROW_OF_FUNCTIONS = '    "triple": Function(lambda x, a, b: 3 * x),'
-USE_FUNCTION = """\
-from bolt_build.dtypes import DType
-from bolt_build.families import load
-from bolt_build.families.base import StepExpressions
-from bolt_build.graph.importing import OnnxNode
-from bolt_build.graph.onnx_import import importer_table
-from bolt_build.graph.text import parse_graph
-from bolt_build.targets import target_named
-
-assert importer_table().find(OnnxNode("n", "", "Triple", 1, (), ())) is not None
-graph = parse_graph("graph g batch=1 (%x: f32[2]) -> (%y) {\\n  %y = triple(%x) // \\"y\\"\\n}")
-for name in ("host", "h200"):
-    target = target_named(name)
-    portable = load(target)[-1]
-    (found, *_), _ = portable.propose(graph, graph.nodes[0], target, DType.F32)
-    (candidate,), _ = portable.candidates(found.steps[0].problem, target)
-    code = portable.emit(found.steps[0].problem, candidate, target, StepExpressions(("x",), ("y",), (None,)))
-    print(name, "bolt::portable::Triple{}" in code.call)
-"""
 
 
 def test_an_elementwise_function_is_a_row_its_importer_and_its_functor(scratch: Scratch) -> None:
@@ -151,7 +109,7 @@ def test_an_elementwise_function_is_a_row_its_importer_and_its_functor(scratch: 
     scratch.line(f"{folder}/functions.py", '    "swish":', ROW_OF_FUNCTIONS)
     scratch.line(f"{folder}/activation.py", '    Importer("Swish"', '    Importer("Triple", (1,), import_plain),')
     scratch.line(header, "struct Softsign {", functor)
-    assert scratch.run(USE_FUNCTION) == "host True\nh200 True\n"
+    assert scratch.run(use("", '"bolt::portable::Triple{}" in code.call')) == "host True\nh200 True\n"
     touches(scratch, "elementwise function", "triple")
 
 
@@ -286,161 +244,3 @@ def test_a_gpu_of_a_known_architecture_is_a_row(scratch: Scratch) -> None:
     scratch.line("bolt_build/targets.py", "    # No kernel was measured on these two", ROW)
     assert scratch.run(USE_ROW) == "cutlass sm_89 True False\n"
     touches(scratch, "GPU of a known architecture", "l40")
-
-
-KEY = """\
-    greeting: str | None = field(
-        default=None, metadata=key("Said at the end of each plan.", maxLength=9)
-    )
-    layers: tuple"""
-RENDER = """\
-import json
-from pathlib import Path
-from bolt_build.schema.schema_file import rendered
-
-path = Path("bolt_build/schema/recipe.schema.json")
-path.write_text(rendered(json.loads(path.read_text())))
-"""
-USE_KEY = """\
-from pathlib import Path
-from bolt_build.errors import BoltError
-from bolt_build.graph.text import parse_graph
-from bolt_build.planner.pipeline import optimize
-from bolt_build.schema.load import load_recipe
-from bolt_build.schema.expand import expand
-
-def loaded(greeting):
-    text = "bolt: 1\\nmodel: {onnx: net.onnx}\\ntargets: {host: {}}\\n"
-    Path("net.yaml").write_text(f"{text}policy: {{padding: {{{greeting}}}}}\\n")
-    return load_recipe(Path("net.yaml"))
-
-Path("net.onnx").write_bytes(b"")
-recipe = loaded("greeting: hello")
-graph = parse_graph("graph g batch=1 (%x: f32[2]) -> (%y) {\\n  %y = relu(%x) // \\"y\\"\\n}")
-print(optimize(graph, recipe.policy).decisions[-1].reason, "greeting: hello" in expand(recipe))
-print(loaded("mode: auto").policy.padding.greeting)
-for wrong in ("greeting: 3", "greeting: hello there", "greting: hello"):
-    try:
-        loaded(wrong)
-    except BoltError as error:
-        print(error.diagnostics[0].message)
-"""
-
-
-def test_a_recipe_key_is_a_field_and_its_reader(scratch: Scratch) -> None:
-    """The schema's file is rendered from the field: in a checkout, by `benchmarks/repository/recipe_schema.py`."""
-    scratch.edit(
-        "bolt_build/schema/recipe.py",
-        "    layers: tuple[tuple[str, str], ...] = ()\n",
-        f"{KEY}[tuple[str, str], ...] = ()\n",
-    )
-    scratch.edit(
-        "bolt_build/planner/pipeline.py", "    return PassResult(graph, tuple(decisions))\n",
-        '    decisions.append(Decision("greeting", graph.name, "said", str(policy.padding.greeting)))\n'
-        "    return PassResult(graph, tuple(decisions))\n",
-    )  # fmt: skip
-    scratch.run(RENDER)
-    assert scratch.run(USE_KEY).splitlines() == [
-        "hello True", "None", "'policy.padding.greeting' must be a string, found the integer 3",
-        "'policy.padding.greeting' has 11 characters, more than 9", "'greting' is not a key of 'policy.padding'",
-    ]  # fmt: skip
-    touches(scratch, "recipe key", "greeting")
-
-
-VERB = """\
-from __future__ import annotations
-
-import argparse
-
-from bolt_build.errors import ExitCode
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("whom")
-
-
-def run(args: argparse.Namespace) -> int:
-    print("hello,", args.whom)
-    return int(ExitCode.OK)
-"""
-USE_VERB = """\
-from bolt_build.cli.main import main
-
-assert main(["greet", "world"]) == 0
-main(["--help"])
-"""
-
-
-def test_a_verb_is_a_file_and_a_line(scratch: Scratch) -> None:
-    scratch.add("bolt_build/cli/greet.py", VERB)
-    scratch.line("bolt_build/cli/verbs.py", '    "schema":', '    "greet": "say hello",')
-    said = scratch.run(USE_VERB).splitlines()
-    assert said[0] == "hello, world"
-    assert "  greet       say hello" in said
-    touches(scratch, "verb", "greet")
-
-
-USE_KEYS = """\
-from pathlib import Path
-from bolt_build.schema.load import load_recipe
-from bolt_build.schema.expand import flatten
-
-text = "bolt: 1\\nmodel: {onnx: net.onnx, MODEL}\\ntargets: {host: {TARGET}}\\nvariants: {a: {VARIANT}}\\n"
-def loaded(model, target, variant):
-    written = text.replace("MODEL", model).replace("TARGET", target).replace("VARIANT", variant)
-    Path("net.yaml").write_text(written)
-    return load_recipe(Path("net.yaml"))
-
-Path("net.onnx").write_bytes(b"")
-for keys in (("variant: a, note: x", "power: 250", "drop: {nodes: x}"), ("variant: a", "", "align: {channels: 8}")):
-    recipe = loaded(*keys)
-    (target,), (variant,) = recipe.targets, recipe.variants
-    print(recipe.model.note, target.power, variant.drop)
-    print([key for key, _ in flatten(recipe) if key.rpartition(".")[2] in ("note", "power", "nodes")])
-"""
-
-
-def test_keys_of_models_targets_and_variants_are_fields_too(scratch: Scratch) -> None:
-    """One with a default, one that a recipe need not write, and a change of the model, which is a mapping."""
-    path = "bolt_build/schema/recipe.py"
-    scratch.edit(
-        path, "    variant: str | None = field(\n",
-        '    note: str = field(default="none", metadata=key("Of the model."))\n    variant: str | None = field(\n',
-    )  # fmt: skip
-    scratch.edit(
-        path, "\n\n@dataclass(frozen=True)\nclass FusionPolicy:",
-        '    power: int | None = field(default=None, metadata=key("In watts.", optional=True, minimum=1))\n'
-        "\n\n@dataclass(frozen=True)\nclass FusionPolicy:",
-    )  # fmt: skip
-    scratch.edit(
-        path, "@dataclass(frozen=True)\nclass VariantSpec:",
-        '@dataclass(frozen=True)\nclass Drop:\n    nodes: str = field(metadata=key("A glob.", minLength=1))\n\n\n'
-        "@dataclass(frozen=True)\nclass VariantSpec:",
-    )  # fmt: skip
-    scratch.edit(
-        path, "    align: Alignment | None = field(\n",
-        '    drop: Drop | None = field(default=None, metadata=section("Nodes that are left out."))\n'
-        "    align: Alignment | None = field(\n",
-    )  # fmt: skip
-    scratch.run(RENDER)
-    assert scratch.run(USE_KEYS).splitlines() == [
-        "x 250 Drop(nodes='x')", "['model.note', 'variants.a.drop.nodes', 'targets.host.power']",
-        "none None None", "['model.note']",
-    ]  # fmt: skip
-    assert set(scratch.changed) == {path}
-
-
-def test_a_family_of_another_package_touches_nothing(scratch: Scratch) -> None:
-    """The operators' and targets' sides of it, with an engine: test_example_package.py."""
-    (scratch.folder / "more.py").write_text(
-        "from pathlib import Path\n"
-        "from bolt_build.families.portable.family import RuleFamily\n"
-        "MORE = RuleFamily('more', {}, Path(__file__).parent, joins=('host',))\n"
-    )
-    info = scratch.folder / "more-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[bolt_build.families]\nmore = more:MORE\n")
-    code = "from bolt_build.families import load; from bolt_build.targets import HOST; print(load(HOST)[-1].name)"
-    assert scratch.run(code) == "more\n"
-    touches(scratch, "operator, family, pass, target from another package", "more")

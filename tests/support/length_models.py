@@ -1,15 +1,21 @@
-"""A small encoder whose batch and length are symbolic, and models that cannot be padded."""
+"""A small encoder whose batch and length are symbolic, models that cannot be padded, and what is proven of them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
-from graph_models import model, node, tensor
+from graph_models import model, node, saved, tensor
 from onnx import TensorProto
 
-from bolt_build.graph.ir import Array
+from bolt_build.graph.ir import Array, Graph
+from bolt_build.graph.onnx_import import load_model
+from bolt_build.graph.padding import PaddedPorts, padded_ports
 
 HIDDEN, HEADS, VOCABULARY, POSITIONS = 32, 2, 50, 40
+SMALL, LARGE = 12, 16
+"""Lengths that the proof of padding compares."""
 
 
 def _weights() -> dict[str, Array]:
@@ -69,3 +75,14 @@ def encoder(
     if masked:
         inputs.append(tensor("attention_mask", ["N", "sequence"], TensorProto.INT64))
     return model(lines, inputs, outputs or ("hidden", "pooled"), _weights())
+
+
+def graphs(folder: Path, proto: onnx.ModelProto, *lengths: int) -> list[Graph]:
+    """The model bound to a batch of two, at each length."""
+    loaded = load_model(saved(folder, proto))
+    return [loaded.bind(2, (), (("sequence", length),)) for length in lengths]
+
+
+def said(folder: Path, proto: onnx.ModelProto) -> PaddedPorts | str:
+    """What is proven of the model: its padded ports, or why it is not padded."""
+    return padded_ports(*graphs(folder, proto, SMALL, LARGE))

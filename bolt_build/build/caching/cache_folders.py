@@ -45,11 +45,9 @@ class NotOurs(OSError):
 
 def no_file_of_ours(error: OSError) -> str | None:
     """What is wrong with a file that could not be opened, where it is the file's fault: "is not a file"."""
-    return (
-        f"is {error.strerror}"
-        if isinstance(error, NotOurs)
-        else (str(error.strerror) if isinstance(error, Untrusted) else None)
-    )
+    if isinstance(error, NotOurs):
+        return f"is {error.strerror}"
+    return str(error.strerror) if isinstance(error, Untrusted) else None
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ from bolt_build.user_files import LFS_POINTER, LFS_PULL, MEBIBYTE, binary_kind, 
 RESULTS_VERSION = 2
 _OF_ENGINES = ("swaps", "plans", "engines", "unplayed")
 LARGEST_RESULTS = 64 * MEBIBYTE
-_RESULTS = "give the results.jsonl that the bundle's run wrote"
 """Bytes of a results file: a candidate's line has some 300, and ResNet-50 with three batches a thousand candidates."""
+
+_GIVE_RESULTS = "give the results.jsonl that the bundle's run wrote"
 
 WITHOUT_ENGINES = 1
 """The version of results that know nothing of whole engines, which are read as well."""
@@ -102,7 +103,7 @@ def read_results(path: Path) -> Results:
     except OSError as error:
         raise BoltError([_unreadable(path, error.strerror or str(error))]) from error
     if (kind := binary_kind(data)) is not None:
-        raise BoltError([_unreadable(path, f"it is {kind}", LFS_PULL if kind == LFS_POINTER else _RESULTS)])
+        raise BoltError([_unreadable(path, f"it is {kind}", LFS_PULL if kind == LFS_POINTER else _GIVE_RESULTS)])
     return results_of(data.decode("utf-8", errors="replace"), path)
 
 
@@ -149,7 +150,7 @@ def results_text(results: Results) -> str:
     return "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
 
 
-def _unreadable(path: Path, why: str, hint: str = _RESULTS) -> Diagnostic:
+def _unreadable(path: Path, why: str, hint: str = _GIVE_RESULTS) -> Diagnostic:
     return Diagnostic("results-unreadable", f"'{path}' holds no results of a measurement: {why}", hint=hint)
 
 

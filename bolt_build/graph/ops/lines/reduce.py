@@ -55,7 +55,7 @@ _EVALUATE: dict[str, Callable[[Array, tuple[int, ...], bool], Array]] = {
 }
 
 MODES = tuple(_EVALUATE)
-_ZERO_OF_ZEROS = ("mean", "sum", "max", "min", "prod", "l1", "l2", "sum_square")
+_NOT_ZERO_OF_ZEROS = ("log_sum", "log_sum_exp")
 REAL = ("l2", "log_sum", "log_sum_exp")
 """Modes that integers have no result of."""
 
@@ -106,7 +106,7 @@ class Reduce(Op):
             axis = at.axis(name, step)
             if axis not in self.axes:
                 place = axis if self.keepdims else axis - sum(each < axis for each in self.axes)
-                none = alone and tail.value == 0.0 and self.mode in _ZERO_OF_ZEROS
+                none = alone and tail.value == 0.0 and self.mode not in _NOT_ZERO_OF_ZEROS
                 found[at.moved(name, step, shape, place)] = Tail(0.0) if none else ANYTHING
             elif self.mode not in ("sum", "sum_square", "l1", "l2") or tail.value != 0.0:
                 raise PaddingReaches(f"takes the {self.mode} over it, and padding counts")

@@ -25,11 +25,13 @@ def _run(graph: Graph) -> PassResult:
     editor, journal = GraphEditor(graph), Journal(MOVE_LATER.name)
     for old in editor.nodes():
         node = editor.node(old.name)
-        product = None if node is None else editor.producer(node.inputs[0])
-        if node is not None and isinstance(node.op, Activation) and not node.epilogue:
+        if node is None:
+            continue
+        if isinstance(node.op, Activation) and not node.epilogue:
             _activate_first(editor, journal, node)
             continue
-        if node is None or not _moves_channels(node) or product is None or not isinstance(product.op, MatMul):
+        product = editor.producer(node.inputs[0])
+        if not _moves_channels(node) or product is None or not isinstance(product.op, MatMul):
             continue
         obstacle = editor.not_private(product.outputs[0], node.outputs[0])
         if obstacle is None:

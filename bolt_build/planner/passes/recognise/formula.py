@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import fsum, inf, isclose, prod
 
+import numpy as np
+
 from bolt_build.dtypes import DType
 from bolt_build.graph.ir import Node
 from bolt_build.graph.ops.elementwise.activation import Activation
@@ -28,7 +30,7 @@ class Sum:
     terms: tuple[str, ...]
 
 
-_LARGEST = 3.4028234663852886e38
+_LARGEST = float(np.finfo(np.float32).max)
 """The largest number in fp32: torch-script writes it where a model bounds one side alone."""
 
 

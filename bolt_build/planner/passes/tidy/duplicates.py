@@ -34,7 +34,8 @@ def _run(graph: Graph) -> PassResult:
         if known is None or known.name == node.name:
             continue
         if node.op != known.op and isinstance(node.op, Reduce):
-            editor.replace(node, replace(node, op=_shaped(editor, node), inputs=known.outputs))
+            shaped = Reshape(editor.type(node.outputs[0]).shape)
+            editor.replace(node, replace(node, op=shaped, inputs=known.outputs))
             journal.did(node.name, "merged", f"computes the same numbers as '{known.name}'")
             continue
         obstacle = editor.stand_in(node.outputs[0], known.outputs[0])
@@ -56,10 +57,6 @@ def _key(editor: GraphEditor, node: Node) -> object:
     if isinstance(node.op, Reduce) and not node.epilogue:
         return replace(node.op, keepdims=True), inputs, node.epilogue
     return node.op, inputs, node.epilogue
-
-
-def _shaped(editor: GraphEditor, node: Node) -> Reshape:
-    return Reshape(editor.type(node.outputs[0]).shape)
 
 
 def _level(editor: GraphEditor, value: str) -> object:

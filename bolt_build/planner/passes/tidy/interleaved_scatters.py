@@ -28,7 +28,7 @@ _MOST = 64
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Range:
     """`count` places of an axis from `begin` on, `step` apart."""
 
     begin: int
@@ -44,32 +44,32 @@ class _Run:
         """How far apart two places are; 0 of one place alone."""
         return self.step if self.count > 1 else 0
 
-    def holds(self, other: _Run) -> bool:
+    def holds(self, other: _Range) -> bool:
         """Whether all of the other's places are among these."""
         inside = self.begin <= other.begin and other.end <= self.end
         return inside and (other.begin - self.begin) % self.step == 0 and other.apart % self.step == 0
 
-    def meets(self, other: _Run) -> bool:
+    def meets(self, other: _Range) -> bool:
         """Whether a place may be among both: places apart by a common step never meet from different remainders."""
         if self.end < other.begin or other.end < self.begin:
             return False
         common = gcd(self.apart, other.apart)
         return (self.begin - other.begin) % common == 0 if common else self.begin == other.begin
 
-    def within(self, other: _Run) -> _Run:
+    def within(self, other: _Range) -> _Range:
         """The same places counted along the other's, which holds them."""
-        return _Run((self.begin - other.begin) // other.step, max(1, self.step // other.step), self.count)
+        return _Range((self.begin - other.begin) // other.step, max(1, self.step // other.step), self.count)
 
-    def of(self, other: _Run) -> _Run:
+    def of(self, other: _Range) -> _Range:
         """The places of these places of the other."""
-        return _Run(other.begin + other.step * self.begin, other.step * self.step, self.count)
+        return _Range(other.begin + other.step * self.begin, other.step * self.step, self.count)
 
 
 @dataclass(frozen=True)
 class _Part:
     """Where `source`, transposed by `perm`, lies in a tensor."""
 
-    runs: tuple[_Run, ...]
+    ranges: tuple[_Range, ...]
     source: str
     perm: tuple[int, ...]
 
@@ -109,21 +109,21 @@ def _parts(editor: GraphEditor, known: dict[str, tuple[_Part, ...]], node: Node)
             turned = known[node.inputs[0]]
             return tuple(
                 replace(
-                    part, runs=tuple(part.runs[at] for at in perm), perm=tuple(part.perm[at] for at in perm)
+                    part, ranges=tuple(part.ranges[at] for at in perm), perm=tuple(part.perm[at] for at in perm)
                 )
                 for part in turned
             )  # fmt: skip
         case Slice() as op if node.inputs[0] in known:
-            region = tuple(map(_Run, op.begin, op.step, op.count))
-            if any(run.step < 1 or not run.count for run in region):
+            region = tuple(map(_Range, op.begin, op.step, op.count))
+            if any(each.step < 1 or not each.count for each in region):
                 return None
             found = []
             for part in known[node.inputs[0]]:
-                if not _meet(part.runs, region):
+                if not _meet(part.ranges, region):
                     continue
-                if not _hold(region, part.runs):
+                if not _hold(region, part.ranges):
                     return None
-                found.append(replace(part, runs=tuple(map(_Run.within, part.runs, region))))
+                found.append(replace(part, ranges=tuple(map(_Range.within, part.ranges, region))))
             return tuple(found)
     return None
 
@@ -133,29 +133,29 @@ def _assigned(editor: GraphEditor, known: dict[str, tuple[_Part, ...]], node: No
     shape = editor.type(data).shape
     named = named_indices(editor, indices)
     region = None if named is None else _stepped(named, shape)
-    if region is None or editor.type(updates).shape != tuple(run.count for run in region):
+    if region is None or editor.type(updates).shape != tuple(each.count for each in region):
         return None
     left = []
     for part in known.get(data, ()):
-        if not _meet(part.runs, region):
+        if not _meet(part.ranges, region):
             left.append(part)
-        elif not _hold(region, part.runs):
+        elif not _hold(region, part.ranges):
             return None
-    whole = tuple(_Run(0, 1, run.count) for run in region)
+    whole = tuple(_Range(0, 1, each.count) for each in region)
     given = known.get(updates, (_Part(whole, updates, tuple(range(len(shape)))),))
-    return (*left, *(replace(part, runs=tuple(map(_Run.of, part.runs, region))) for part in given))
+    return (*left, *(replace(part, ranges=tuple(map(_Range.of, part.ranges, region))) for part in given))
 
 
-def _meet(some: Sequence[_Run], others: Sequence[_Run]) -> bool:
-    return all(map(_Run.meets, some, others))
+def _meet(some: Sequence[_Range], others: Sequence[_Range]) -> bool:
+    return all(map(_Range.meets, some, others))
 
 
-def _hold(region: Sequence[_Run], some: Sequence[_Run]) -> bool:
-    return all(map(_Run.holds, region, some))
+def _hold(region: Sequence[_Range], some: Sequence[_Range]) -> bool:
+    return all(map(_Range.holds, region, some))
 
 
-def _stepped(named: list[Array], shape: tuple[int, ...]) -> tuple[_Run, ...] | None:
-    """The places that indices name row by row, as runs with steps along each axis; None where they name others."""
+def _stepped(named: list[Array], shape: tuple[int, ...]) -> tuple[_Range, ...] | None:
+    """The places that indices name row by row, as ranges with steps along each axis; None where they name others."""
     places = named[0].shape
     if len(places) != len(named) or not all(places):
         return None
@@ -164,15 +164,15 @@ def _stepped(named: list[Array], shape: tuple[int, ...]) -> tuple[_Run, ...] | N
         line = np.moveaxis(index, axis, 0).reshape(places[axis], -1)[:, 0].astype(np.int64)
         line = np.where(line < 0, line + extent, line)
         step = int(line[1] - line[0]) if line.size > 1 else 1
-        run = _Run(int(line[0]), step, line.size)
-        if step < 1 or run.begin < 0 or run.end >= extent:
+        one = _Range(int(line[0]), step, line.size)
+        if step < 1 or one.begin < 0 or one.end >= extent:
             return None
-        wanted = run.begin + step * np.arange(run.count)
+        wanted = one.begin + step * np.arange(one.count)
         wanted = wanted.reshape([-1 if at == axis else 1 for at in range(len(places))])
         if not ((index == wanted) | (index == wanted - extent)).all():
             return None
-        found.append(run)
-    return (*found, *(_Run(0, 1, extent) for extent in shape[len(named) :]))
+        found.append(one)
+    return (*found, *(_Range(0, 1, extent) for extent in shape[len(named) :]))
 
 
 def _steps(parts: Sequence[_Part], shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -180,16 +180,16 @@ def _steps(parts: Sequence[_Part], shape: tuple[int, ...]) -> tuple[int, ...] | 
     do not fill the tensor so."""
     if len(parts) < 2:
         return None
-    first = parts[0].runs
-    steps = tuple(extent // run.count for extent, run in zip(shape, first, strict=True))
-    filled = all(run.count * step == extent for extent, run, step in zip(shape, first, steps, strict=True))
+    first = parts[0].ranges
+    steps = tuple(extent // each.count for extent, each in zip(shape, first, strict=True))
+    filled = all(each.count * step == extent for extent, each, step in zip(shape, first, steps, strict=True))
     if prod(steps) != len(parts) or not filled:
         return None
     for part in parts:
-        for run, step, like in zip(part.runs, steps, first, strict=True):
-            if run.count != like.count or run.begin >= step or (run.count > 1 and run.step != step):
+        for each, step, like in zip(part.ranges, steps, first, strict=True):
+            if each.count != like.count or each.begin >= step or (each.count > 1 and each.step != step):
                 return None
-    return steps if len({tuple(run.begin for run in part.runs) for part in parts}) == len(parts) else None
+    return steps if len({tuple(each.begin for each in part.ranges) for part in parts}) == len(parts) else None
 
 
 def _turned_next(editor: GraphEditor, value: str) -> bool:
@@ -207,7 +207,7 @@ def _interleave(editor: GraphEditor, node: Node, parts: Sequence[_Part], steps: 
         value, plain = part.source, tuple(range(len(shape)))
         if part.perm != plain:
             value = chain.add(Transpose(part.perm), [value])
-        values[tuple(run.begin for run in part.runs)] = value
+        values[tuple(each.begin for each in part.ranges)] = value
     axes = [axis for axis, step in enumerate(steps) if step > 1]
     order = [values[places] for places in product(*(range(step) for step in steps))]
     if len(axes) == 1 and axes[0] == len(shape) - 1:  # pairs beside each other, as a stack along a new axis leaves them
